@@ -1,0 +1,15 @@
+//! Compiles the C header's rule for Rust and tells BPF builds where the header lies.
+
+fn main() {
+    println!("cargo::rerun-if-changed=include/hotness.h");
+    println!("cargo::rerun-if-changed=src/hotness.c");
+    // Seen by direct dependents as DEP_PGHOT_HOTNESS_INCLUDE.
+    let include = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("include");
+    println!("cargo::metadata=include={}", include.display());
+    // Always optimised: the rule is inlined C, and a debug build of it would only slow the tests.
+    cc::Build::new()
+        .file("src/hotness.c")
+        .include("include")
+        .opt_level(2)
+        .compile("hotness");
+}

@@ -1,0 +1,138 @@
+//! Which PFNs have a record, and where: lower-tier ranges laid end to end, in whole sections.
+
+use crate::{Error, Nid, Pfn};
+
+/// Pages per section: 128 MiB of 4 KiB pages, a memory block of x86-64 Linux. One section word
+/// marks a section, and one section belongs to one node.
+pub const SECTION_PAGES: u64 = 1 << 15;
+
+/// A range of page frames of one node; `end` is exclusive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PfnRange {
+    /// First PFN, a multiple of [`SECTION_PAGES`].
+    pub start: Pfn,
+    /// One past the last PFN, a multiple of [`SECTION_PAGES`].
+    pub end: Pfn,
+    /// The node that owns the range.
+    pub nid: Nid,
+}
+
+/// The lower-tier page frames, numbered without holes: record `i` belongs to one PFN.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Span {
+    ranges: Vec<PfnRange>,
+    /// Index of each range's first record.
+    bases: Vec<u64>,
+    pages: u64,
+}
+
+impl Span {
+    /// Lays the ranges out in PFN order. Each must be made of whole sections.
+    pub fn new(ranges: &[PfnRange]) -> Result<Span, Error> {
+        let mut ranges = ranges.to_vec();
+        ranges.sort();
+        let (mut bases, mut pages, mut last_end) = (Vec::new(), 0, 0);
+        for r in &ranges {
+            let whole = r.start % SECTION_PAGES == 0 && r.end % SECTION_PAGES == 0;
+            if !whole || r.start >= r.end || r.start < last_end {
+                return Err(Error::Range(*r));
+            }
+            last_end = r.end;
+            bases.push(pages);
+            pages += r.end - r.start;
+        }
+        Ok(Span {
+            ranges,
+            bases,
+            pages,
+        })
+    }
+
+    /// All pages that have a record.
+    pub fn pages(&self) -> u64 {
+        self.pages
+    }
+
+    /// All sections.
+    pub fn sections(&self) -> usize {
+        (self.pages / SECTION_PAGES) as usize
+    }
+
+    /// Each range with the index of its first record, in PFN order.
+    pub fn ranges(&self) -> impl Iterator<Item = (PfnRange, u64)> + '_ {
+        self.ranges.iter().copied().zip(self.bases.iter().copied())
+    }
+
+    /// The record index of a PFN; `None` if the page is in no range.
+    pub fn index(&self, pfn: Pfn) -> Option<u64> {
+        let after = self.ranges.partition_point(|r| r.start <= pfn);
+        let i = after.checked_sub(1)?;
+        (pfn < self.ranges[i].end).then(|| self.bases[i] + (pfn - self.ranges[i].start))
+    }
+
+    /// The node that owns a PFN; `None` if the page is in no range.
+    pub fn nid(&self, pfn: Pfn) -> Option<Nid> {
+        let after = self.ranges.partition_point(|r| r.start <= pfn);
+        let r = self.ranges[after.checked_sub(1)?];
+        (pfn < r.end).then_some(r.nid)
+    }
+
+    /// The sections of one node: (first section, number of sections, PFN of the first page).
+    pub(crate) fn sections_of(&self, nid: Nid) -> impl Iterator<Item = (usize, usize, Pfn)> + '_ {
+        self.ranges()
+            .filter(move |(r, _)| r.nid == nid)
+            .map(|(r, base)| {
+                let first = (base / SECTION_PAGES) as usize;
+                (first, ((r.end - r.start) / SECTION_PAGES) as usize, r.start)
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(start: u64, end: u64, nid: Nid) -> PfnRange {
+        PfnRange {
+            start: start * SECTION_PAGES,
+            end: end * SECTION_PAGES,
+            nid,
+        }
+    }
+
+    #[test]
+    fn ranges_are_numbered_without_holes() {
+        let span = Span::new(&[range(20, 21, 3), range(4, 6, 2)]).unwrap();
+        assert_eq!(span.sections(), 3);
+        assert_eq!(span.index(4 * SECTION_PAGES), Some(0));
+        assert_eq!(
+            span.index(6 * SECTION_PAGES - 1),
+            Some(2 * SECTION_PAGES - 1)
+        );
+        assert_eq!(span.index(6 * SECTION_PAGES), None);
+        assert_eq!(span.index(0), None);
+        assert_eq!(
+            span.index(20 * SECTION_PAGES + 7),
+            Some(2 * SECTION_PAGES + 7)
+        );
+        assert_eq!(span.nid(20 * SECTION_PAGES), Some(3));
+        assert_eq!(span.nid(21 * SECTION_PAGES), None);
+        assert_eq!(
+            span.sections_of(3).collect::<Vec<_>>(),
+            [(2, 1, 20 * SECTION_PAGES)]
+        );
+    }
+
+    #[test]
+    fn crooked_ranges_are_refused() {
+        let crooked = PfnRange {
+            start: 5,
+            end: SECTION_PAGES,
+            nid: 0,
+        };
+        assert_eq!(Span::new(&[crooked]), Err(Error::Range(crooked)));
+        assert!(Span::new(&[range(3, 3, 0)]).is_err());
+        assert!(Span::new(&[range(1, 4, 0), range(3, 5, 1)]).is_err());
+        assert_eq!(Span::new(&[]).unwrap().pages(), 0);
+    }
+}

@@ -1,0 +1,333 @@
+//! The table of all records: reporting into it, reading ready pages out of it, ageing it.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+
+use crate::ffi::{self, AGED_SHIFT, HOT, LIVE, SWEEPING};
+use crate::{
+    Error, Format, InMemory, Nid, Pfn, Record, Report, Rule, SECTION_PAGES, Span, Storage,
+};
+
+/// One access, as a source saw it.
+#[derive(Debug, Clone, Copy)]
+pub struct Access {
+    /// The accessed page; of a large folio, its head page.
+    pub pfn: Pfn,
+    /// The node of the accessing CPU.
+    pub nid: Nid,
+    /// When, `CLOCK_MONOTONIC` ms.
+    pub when_ms: u64,
+}
+
+/// What became of a bulk of reports.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BulkReport {
+    /// Accesses now in records.
+    pub recorded: u64,
+    /// Of those, accesses that made a page ready.
+    pub became_ready: u64,
+    /// Not recorded after too many lost races.
+    pub lost: u64,
+    /// Pages without a record.
+    pub not_tracked: u64,
+}
+
+/// A page whose record is ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReadyPage {
+    /// The page.
+    pub pfn: Pfn,
+    /// Its record when it was read.
+    pub record: Record,
+}
+
+/// What an ageing pass did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// Live sections that were read.
+    pub sections: u64,
+    /// Records cleared because their last access fell out of the window.
+    pub expired: u64,
+    /// Of those, pages that were ready and had not been moved.
+    pub expired_ready: u64,
+}
+
+/// One record per lower-tier page and one word per section.
+///
+/// Everything is lock-free and safe from any thread, also against BPF programs that write the
+/// same memory. Cost: a report touches one record word and one section word; a pass over a node
+/// touches 8 bytes per idle section and `SECTION_PAGES * record_bytes` per hot one.
+pub struct Table {
+    format: Format,
+    span: Span,
+    storage: Box<dyn Storage>,
+}
+
+impl Table {
+    /// A table over the given memory, which must be zero or hold records of the same shape.
+    pub fn new(format: Format, span: Span, storage: Box<dyn Storage>) -> Result<Table, Error> {
+        let needed = (Table::words_needed(format, &span), span.sections());
+        let got = (storage.words().len(), storage.sections().len());
+        if got.0 < needed.0 || got.1 < needed.1 {
+            return Err(Error::Storage { needed, got });
+        }
+        Ok(Table {
+            format,
+            span,
+            storage,
+        })
+    }
+
+    /// A table of its own memory, for simulation and tests.
+    pub fn in_memory(format: Format, span: Span) -> Table {
+        let words = Table::words_needed(format, &span);
+        let storage = Box::new(InMemory::new(words, span.sections()));
+        Table {
+            format,
+            span,
+            storage,
+        }
+    }
+
+    fn words_needed(format: Format, span: &Span) -> usize {
+        span.pages() as usize / format.records_per_word()
+    }
+
+    /// The format of the records.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// The pages that have a record.
+    pub fn span(&self) -> &Span {
+        &self.span
+    }
+
+    fn place(&self, pfn: Pfn) -> Option<(&AtomicU32, u32, &AtomicU64)> {
+        let index = self.span.index(pfn)?;
+        let per_word = self.format.records_per_word() as u64;
+        let word = &self.storage.words()[(index / per_word) as usize];
+        let shift = (index % per_word) as u32 * 8;
+        Some((
+            word,
+            shift,
+            &self.storage.sections()[(index / SECTION_PAGES) as usize],
+        ))
+    }
+
+    /// Reports one access of `pfn` by a CPU of `nid`. `rule` must be of the table's format.
+    pub fn report(&self, pfn: Pfn, nid: Nid, when_ms: u64, rule: &Rule) -> Report {
+        debug_assert_eq!(rule.format(), self.format);
+        let Some((word, shift, section)) = self.place(pfn) else {
+            return Report::NotTracked;
+        };
+        let (word, section, rule) = (word.as_ptr(), section.as_ptr(), rule.raw());
+        // SAFETY: both pointers come from live atomics, and the C side touches them only with
+        // aligned volatile loads and compare-and-swaps of the same size.
+        Report::from_flags(unsafe {
+            match self.format {
+                Format::Default => {
+                    ffi::pghot_report_default(word, shift, section, when_ms, nid, rule)
+                }
+                Format::Precision => {
+                    ffi::pghot_report_precision(word, shift, section, when_ms, nid, rule)
+                }
+            }
+        })
+    }
+
+    /// Reports many accesses; the same as one [`Table::report`] each.
+    pub fn report_bulk(&self, accesses: &[Access], rule: &Rule) -> BulkReport {
+        let mut sum = BulkReport::default();
+        for a in accesses {
+            match self.report(a.pfn, a.nid, a.when_ms, rule) {
+                Report::Recorded => sum.recorded += 1,
+                Report::BecameReady => {
+                    sum.recorded += 1;
+                    sum.became_ready += 1;
+                }
+                Report::Lost => sum.lost += 1,
+                Report::NotTracked => sum.not_tracked += 1,
+            }
+        }
+        sum
+    }
+
+    /// The record of a page; `None` if the page is in no lower tier.
+    pub fn get(&self, pfn: Pfn) -> Option<Record> {
+        let (word, shift, _) = self.place(pfn)?;
+        Some(self.record(word.load(Relaxed), shift))
+    }
+
+    fn record(&self, word: u32, shift: u32) -> Record {
+        Record::new((word >> shift) & self.format.layout().mask, self.format)
+    }
+
+    /// Clears a page's record and returns what it held: the page moved, or is gone.
+    pub fn take(&self, pfn: Pfn) -> Option<Record> {
+        let (word, shift, _) = self.place(pfn)?;
+        let old = word.fetch_and(!(self.format.layout().mask << shift), AcqRel);
+        Some(self.record(old, shift))
+    }
+
+    /// Calls `f` for each ready page of the node's hot sections, in PFN order, and returns how
+    /// many sections were hot. Records are left as they are.
+    pub fn ready_pages(&self, nid: Nid, f: &mut dyn FnMut(ReadyPage)) -> u64 {
+        let mut hot_sections = 0;
+        for (first, count, start_pfn) in self.span.sections_of(nid) {
+            for (i, mark) in self.storage.sections()[first..first + count]
+                .iter()
+                .enumerate()
+            {
+                if mark.load(Relaxed) & HOT == 0 {
+                    continue;
+                }
+                hot_sections += 1;
+                // Cleared before reading: a page that becomes ready behind us marks it again.
+                mark.fetch_and(!HOT, AcqRel);
+                let pfn = start_pfn + i as u64 * SECTION_PAGES;
+                if self.ready_in_section(first + i, pfn, f) {
+                    mark.fetch_or(HOT, AcqRel);
+                }
+            }
+        }
+        hot_sections
+    }
+
+    fn section_words(&self, section: usize) -> &[AtomicU32] {
+        let words = SECTION_PAGES as usize / self.format.records_per_word();
+        &self.storage.words()[section * words..(section + 1) * words]
+    }
+
+    fn ready_in_section(&self, section: usize, pfn: Pfn, f: &mut dyn FnMut(ReadyPage)) -> bool {
+        let mask = self.format.ready_mask();
+        let per_word = self.format.records_per_word() as u64;
+        let mut found = false;
+        // A cache line at a time: most lines of a hot section hold nothing ready, and this loop
+        // should run at memory speed over them.
+        for (line, words) in self.section_words(section).chunks_exact(16).enumerate() {
+            if words.iter().fold(0, |any, w| any | w.load(Relaxed)) & mask == 0 {
+                continue;
+            }
+            for (i, word) in words.iter().enumerate() {
+                let word = word.load(Relaxed);
+                if word & mask == 0 {
+                    continue;
+                }
+                let first = pfn + (line * 16 + i) as u64 * per_word;
+                for slot in 0..per_word {
+                    let record = self.record(word, slot as u32 * 8);
+                    if record.is_ready() {
+                        found = true;
+                        f(ReadyPage {
+                            pfn: first + slot,
+                            record,
+                        });
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    /// Ages the node's live sections that were last aged `interval_ms` ago or longer: clears the
+    /// records whose last access has left the window, and the sections that hold nothing more.
+    pub fn sweep(&self, nid: Nid, now_ms: u64, interval_ms: u64, rule: &Rule) -> Swept {
+        let mut swept = Swept::default();
+        for (first, count, _) in self.span.sections_of(nid) {
+            for section in first..first + count {
+                let mark = &self.storage.sections()[section];
+                let word = mark.load(Relaxed);
+                let due = now_ms.saturating_sub(word >> AGED_SHIFT) >= interval_ms;
+                if word & (LIVE | HOT) != 0 && due {
+                    self.sweep_section(section, mark, now_ms, rule, &mut swept);
+                }
+            }
+        }
+        swept
+    }
+
+    fn sweep_section(
+        &self,
+        section: usize,
+        mark: &AtomicU64,
+        now_ms: u64,
+        rule: &Rule,
+        swept: &mut Swept,
+    ) {
+        swept.sections += 1;
+        // Reports that arrive from here on mark the section live again.
+        let swap = |w: u64| Some((w | SWEEPING) & !LIVE);
+        let before = mark.fetch_update(AcqRel, Acquire, swap).unwrap_or_default();
+        let trusted = ffi::trusted(before, now_ms, rule);
+        let mut left = false;
+        for word in self.section_words(section) {
+            if word.load(Relaxed) != 0 {
+                left |= self.age_word(word, now_ms, trusted, rule, swept);
+            }
+        }
+        // An emptied section becomes idle, unless a report marked it meanwhile.
+        let live = if left { LIVE } else { 0 };
+        let done = |w: u64| {
+            let flags = (w & (LIVE | HOT)) | live;
+            Some(now_ms << AGED_SHIFT | flags)
+        };
+        mark.fetch_update(AcqRel, Acquire, done).ok();
+    }
+
+    /// Ages the records of one word; true if something is left in it.
+    fn age_word(
+        &self,
+        word: &AtomicU32,
+        now_ms: u64,
+        trusted: bool,
+        rule: &Rule,
+        swept: &mut Swept,
+    ) -> bool {
+        let l = self.format.layout();
+        let mut old = word.load(Relaxed);
+        loop {
+            let (mut new, mut expired, mut expired_ready) = (0, 0, 0);
+            for slot in 0..self.format.records_per_word() as u32 {
+                let rec = (old >> (slot * 8)) & l.mask;
+                let kept = if rec == 0 {
+                    0
+                } else {
+                    ffi::aged(rec, now_ms, trusted, rule)
+                };
+                new |= kept << (slot * 8);
+                expired += (kept != rec) as u64;
+                expired_ready += (kept != rec && rec & l.ready != 0) as u64;
+            }
+            if new == old {
+                return new != 0;
+            }
+            match word.compare_exchange_weak(old, new, AcqRel, Relaxed) {
+                Ok(_) => {
+                    swept.expired += expired;
+                    swept.expired_ready += expired_ready;
+                    return new != 0;
+                }
+                Err(seen) => old = seen,
+            }
+        }
+    }
+
+    /// Sections of a node that hold records, and of those the hot ones.
+    pub fn live_sections(&self, nid: Nid) -> (u64, u64) {
+        let (mut live, mut hot) = (0, 0);
+        for (first, count, _) in self.span.sections_of(nid) {
+            for mark in &self.storage.sections()[first..first + count] {
+                let word = mark.load(Relaxed);
+                live += (word & LIVE != 0) as u64;
+                hot += (word & HOT != 0) as u64;
+            }
+        }
+        (live, hot)
+    }
+
+    /// Bytes of all records and of all section words.
+    pub fn bytes(&self) -> (u64, u64) {
+        let records = self.span.pages() * self.format.record_bytes() as u64;
+        (records, self.span.sections() as u64 * 8)
+    }
+}

@@ -1,0 +1,91 @@
+//! Sorts admitted folios into batches: one process, one target, a bounded number of pages.
+
+use std::collections::HashMap;
+
+use pghot_hotness::Nid;
+
+use crate::{Batch, HotFolio, Pid};
+
+/// Batches under construction, one per process and target.
+///
+/// `move_pages` serves one process a call, and each call drains the LRU caches of all CPUs, so a
+/// full batch is worth waiting for within a pass. The bound is in pages, not folios, because it
+/// bounds how long memory is inaccessible; only a folio that is itself larger goes alone.
+#[derive(Debug, Default)]
+pub struct Batches {
+    open: HashMap<(Pid, Nid), Batch>,
+    /// Keys in the order of their hottest folio.
+    order: Vec<(Pid, Nid)>,
+}
+
+impl Batches {
+    /// Adds a folio. Returns the batch that must go first if the folio did not fit into it.
+    pub fn add(&mut self, pid: Pid, target: Nid, folio: HotFolio, limit: u32) -> Option<Batch> {
+        let key = (pid, target);
+        let batch = self.open.entry(key).or_insert_with(|| {
+            self.order.push(key);
+            Batch {
+                pid,
+                target,
+                folios: Vec::new(),
+                pages: 0,
+            }
+        });
+        let full = if batch.pages + folio.pages > limit && batch.pages > 0 {
+            let empty = Batch {
+                pid,
+                target,
+                folios: Vec::new(),
+                pages: 0,
+            };
+            Some(std::mem::replace(batch, empty))
+        } else {
+            None
+        };
+        batch.folios.push(folio);
+        batch.pages += folio.pages;
+        full
+    }
+
+    /// Takes the open batches, that of the hottest folio first.
+    pub fn drain(&mut self) -> Vec<Batch> {
+        let open = &mut self.open;
+        self.order
+            .drain(..)
+            .filter_map(|key| open.remove(&key))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folio(pfn: u64, pages: u32) -> HotFolio {
+        HotFolio {
+            pfn,
+            address: pfn << 12,
+            pages,
+            freq: 2,
+            age_ms: 0,
+        }
+    }
+
+    #[test]
+    fn bounded_in_pages_and_grouped() {
+        let mut b = Batches::default();
+        assert_eq!(b.add(1, 0, folio(1, 40), 64), None);
+        assert_eq!(b.add(2, 0, folio(2, 40), 64), None);
+        let full = b.add(1, 0, folio(3, 40), 64).unwrap();
+        assert_eq!((full.pid, full.pages, full.folios.len()), (1, 40, 1));
+        assert_eq!(
+            b.add(1, 1, folio(4, 512), 64),
+            None,
+            "a huge folio goes alone"
+        );
+        let rest = b.drain();
+        let keys: Vec<_> = rest.iter().map(|b| (b.pid, b.target, b.pages)).collect();
+        assert_eq!(keys, [(1, 0, 40), (2, 0, 40), (1, 1, 512)]);
+        assert!(b.drain().is_empty());
+    }
+}

@@ -1,0 +1,35 @@
+//! The pure decisions of pghot: which of the ready pages move, to which node, in which batches,
+//! and why the others stay.
+//!
+//! A [`Migrator`] serves one lower-tier node. Each [`Migrator::pass`] reads the ready pages of the
+//! hot sections, lets them through the gates hottest first, and hands bounded batches to the
+//! [`Machine`]: the one trait through which the engine sees the world. The Linux host implements
+//! it with BPF and `move_pages(2)`, a simulation with a model, the tests with [`fake`].
+//!
+//! There is no clock, thread, file or system call in this crate. Time comes from the machine, so
+//! the same inputs give the same decisions.
+
+mod batch;
+mod gate;
+mod journal;
+mod machine;
+mod migrator;
+mod outcome;
+mod pace;
+mod retry;
+mod select;
+mod tunables;
+
+#[cfg(feature = "fake")]
+pub mod fake;
+
+pub use gate::{Gate, Held};
+pub use journal::{Decision, Journal};
+pub use machine::{Batch, Found, HotFolio, Machine, NodeRole};
+pub use migrator::{Migrator, PassReport, Totals};
+pub use outcome::{Outcome, Tally};
+pub use pace::next_pass_ms;
+pub use tunables::{Kind, Settings, TUNABLES, Tunable, TunableError};
+
+/// A process id, in the initial PID namespace.
+pub type Pid = u32;

@@ -1,0 +1,90 @@
+//! What the engine asks of the world: one trait, two hosts (a Linux kernel, a model).
+
+use pghot_hotness::{Nid, Pfn};
+
+use crate::{Outcome, Pid};
+
+/// What a node is to pghot at this moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NodeRole {
+    /// Promotion may go here.
+    TopTier,
+    /// Hot pages here are candidates.
+    LowerTier,
+    /// Offline, or without memory.
+    Absent,
+}
+
+/// Where a hot page is mapped. An answer is a hint: the page may be gone a moment later, and only
+/// the kernel's answer to the move itself counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// A process maps the folio at this address.
+    Mapped {
+        /// One of the processes that map it.
+        pid: Pid,
+        /// An address of the folio in that process.
+        address: u64,
+        /// The folio's head page: the PFN asked for, unless pages were merged since the report.
+        head: Pfn,
+        /// Base pages that move together: 1, or the size of the large folio.
+        pages: u32,
+    },
+    /// Nothing to move; the outcome says why.
+    Unresolved(Outcome),
+}
+
+/// One folio of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HotFolio {
+    /// The page in the lower tier whose record made the folio a candidate.
+    pub pfn: Pfn,
+    /// An address of the folio in the batch's process.
+    pub address: u64,
+    /// Base pages of the folio.
+    pub pages: u32,
+    /// The frequency of its record.
+    pub freq: u32,
+    /// Time since its last access when it was picked, in ms.
+    pub age_ms: u32,
+}
+
+/// Folios of one process that go to one node in one call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Batch {
+    /// The process that maps them.
+    pub pid: Pid,
+    /// The node they go to.
+    pub target: Nid,
+    /// The folios, hottest first.
+    pub folios: Vec<HotFolio>,
+    /// Base pages of all folios.
+    pub pages: u32,
+}
+
+/// A tiered machine, as the engine sees it.
+pub trait Machine {
+    /// `CLOCK_MONOTONIC` in ms: the clock that reports are stamped with.
+    fn now_ms(&self) -> u64;
+
+    /// What the node is now. Asked once per node and pass, so that a node that went offline stops
+    /// being used at the next pass.
+    fn role(&mut self, nid: Nid) -> NodeRole;
+
+    /// Base pages that `target` can take and still stay above its high watermark. Asked before
+    /// each batch.
+    fn room_pages(&mut self, target: Nid) -> u64;
+
+    /// Finds out where each page is mapped: exactly one answer per PFN, in order, appended to
+    /// `found`.
+    fn resolve(&mut self, pfns: &[Pfn], found: &mut Vec<Found>);
+
+    /// Moves the folios of a batch: exactly one outcome per folio, in order, appended to
+    /// `outcomes`. Never fails as a whole; a refused call is an outcome of each of its folios.
+    fn promote(&mut self, batch: &Batch, outcomes: &mut Vec<Outcome>);
+
+    /// True when the pass should end after the present batch.
+    fn stop_requested(&self) -> bool {
+        false
+    }
+}

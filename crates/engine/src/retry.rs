@@ -1,0 +1,93 @@
+//! Pages that the kernel refused: when to ask again.
+
+use std::collections::HashMap;
+
+use pghot_hotness::Pfn;
+
+/// First and longest pause between two attempts on one page, in ms. A page that is pinned for good
+/// and hot for good costs one call per 12.8 s, not one per pass.
+const PAUSE_MS: (u64, u64) = (100, 12_800);
+
+/// Bound on remembered pages. More refusals at a time than this mean that something is wrong with
+/// all of them; the surplus is simply tried again in the next pass.
+const MAX_PAGES: usize = 1 << 16;
+
+#[derive(Debug, Clone, Copy)]
+struct Refused {
+    again_ms: u64,
+    pause_ms: u64,
+}
+
+/// Refused pages that are still hot, each with the time of its next attempt.
+#[derive(Debug, Default)]
+pub struct Retries {
+    pages: HashMap<Pfn, Refused>,
+}
+
+impl Retries {
+    /// The page was refused: wait twice as long as the last time.
+    pub fn refuse(&mut self, pfn: Pfn, now_ms: u64) {
+        if self.pages.len() >= MAX_PAGES && !self.pages.contains_key(&pfn) {
+            return;
+        }
+        let last = self.pages.get(&pfn).map_or(0, |r| r.pause_ms);
+        let pause_ms = (last * 2).clamp(PAUSE_MS.0, PAUSE_MS.1);
+        self.pages.insert(
+            pfn,
+            Refused {
+                again_ms: now_ms + pause_ms,
+                pause_ms,
+            },
+        );
+    }
+
+    /// The page is settled.
+    pub fn forget(&mut self, pfn: Pfn) {
+        if !self.pages.is_empty() {
+            self.pages.remove(&pfn);
+        }
+    }
+
+    /// The page was refused and its pause is not over.
+    pub fn is_waiting(&self, pfn: Pfn, now_ms: u64) -> bool {
+        !self.pages.is_empty() && self.pages.get(&pfn).is_some_and(|r| now_ms < r.again_ms)
+    }
+
+    /// Drops pages whose pause has long passed: they went cold, or their PFN has a new owner.
+    pub fn expire(&mut self, now_ms: u64) {
+        self.pages
+            .retain(|_, r| now_ms < r.again_ms + 2 * PAUSE_MS.1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_a_bound_and_end() {
+        let mut retries = Retries::default();
+        let mut now = 0;
+        for pause in [100, 200, 400, 800, 1600, 3200, 6400, 12_800, 12_800] {
+            retries.refuse(1, now);
+            assert!(retries.is_waiting(1, now + pause - 1));
+            assert!(!retries.is_waiting(1, now + pause));
+            now += pause;
+        }
+        retries.expire(now + 30_000);
+        retries.refuse(1, now);
+        assert!(
+            !retries.is_waiting(1, now + 100),
+            "an expired page starts over"
+        );
+        retries.forget(1);
+        assert!(!retries.is_waiting(1, now));
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let mut retries = Retries::default();
+        (0..2 * MAX_PAGES as u64).for_each(|pfn| retries.refuse(pfn, 0));
+        assert_eq!(retries.pages.len(), MAX_PAGES);
+    }
+}

@@ -1,0 +1,335 @@
+//! The tunables: one table from which flags, the config file, `pghot set`, `--help`, the man page
+//! and the reference are made.
+//!
+//! Names and ranges are the kernel proposal's. Two defaults differ on purpose, see
+//! `promote_rate_limit_MBps` and `kmigrated_batch_nr`.
+
+use std::fmt;
+
+use pghot_hotness::{Format, Nid, Rule};
+use serde::Serialize;
+
+/// All tunables with their present values, checked against each other.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Settings {
+    /// Record format; fixed while the daemon runs.
+    #[serde(skip)]
+    pub mode: Format,
+    /// Accesses within the window that make a page ready.
+    pub freq_threshold: u32,
+    /// The window, in ms.
+    pub freq_window_ms: u32,
+    /// Where hot pages go when the record does not know better.
+    pub target_nid: Nid,
+    /// From the start of one pass to the next, in ms.
+    pub kmigrated_sleep_ms: u32,
+    /// Base pages per batch.
+    pub kmigrated_batch_nr: u32,
+    /// Promotion per target node, in MB/s; 0 stops promotion.
+    pub promote_rate_limit_mbps: u64,
+    /// Bit mask of the sources that report.
+    pub enabled_sources: u32,
+}
+
+impl Settings {
+    /// The defaults of a mode.
+    pub fn new(mode: Format) -> Settings {
+        let mut settings = Settings {
+            mode,
+            freq_threshold: 0,
+            freq_window_ms: 0,
+            target_nid: 0,
+            kmigrated_sleep_ms: 0,
+            kmigrated_batch_nr: 0,
+            promote_rate_limit_mbps: 0,
+            enabled_sources: 0,
+        };
+        for tunable in TUNABLES {
+            (tunable.store)(&mut settings, (tunable.default)(mode));
+        }
+        settings
+    }
+
+    /// The update rule that these settings ask for.
+    pub fn rule(&self) -> Result<Rule, pghot_hotness::Error> {
+        Rule::new(self.mode, self.freq_threshold, self.freq_window_ms)
+    }
+
+    /// Sets one tunable from text; the settings are unchanged on error.
+    pub fn set(&mut self, name: &str, text: &str) -> Result<(), TunableError> {
+        let tunable = Tunable::find(name)?;
+        let value = tunable.parse(text, self.mode)?;
+        (tunable.store)(self, value);
+        Ok(())
+    }
+}
+
+/// What values a tunable takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A whole number within a range that may depend on the mode.
+    Number,
+    /// A set of bits.
+    Mask,
+}
+
+/// One tunable, described once.
+pub struct Tunable {
+    /// Its name, the kernel proposal's.
+    pub name: &'static str,
+    /// Unit of the value, empty for counts.
+    pub unit: &'static str,
+    /// How values are written.
+    pub kind: Kind,
+    /// What it does, for `--help` and the reference.
+    pub doc: &'static str,
+    /// Default by mode.
+    pub default: fn(Format) -> u64,
+    /// Smallest and largest value by mode.
+    pub range: fn(Format) -> (u64, u64),
+    /// Reads it from the settings.
+    pub load: fn(&Settings) -> u64,
+    /// Writes it to the settings; the value was checked.
+    pub store: fn(&mut Settings, u64),
+}
+
+/// Every tunable. Adding one is one entry here and one field in [`Settings`].
+pub const TUNABLES: &[Tunable] = &[
+    Tunable {
+        name: "freq_threshold",
+        unit: "",
+        kind: Kind::Number,
+        doc: "Accesses within the window that make a page ready for promotion. With hint faults \
+              alone an access is seen once per scan of the kernel: 2 asks for two scans within \
+              the window and leaves rarely touched pages where they are; 1 promotes at the first \
+              fault, sooner and with less choice.",
+        default: |_| 2,
+        range: |mode| (1, mode.freq_max() as u64),
+        load: |s| s.freq_threshold as u64,
+        store: |s, v| s.freq_threshold = v as u32,
+    },
+    Tunable {
+        name: "freq_window_ms",
+        unit: "ms",
+        kind: Kind::Number,
+        doc: "The window in which accesses are counted, and the age beyond which a ready page \
+              counts as cold. Accesses further apart never add up.",
+        default: |mode| match mode {
+            Format::Default => 3000,
+            Format::Precision => 5000,
+        },
+        range: |mode| {
+            let (min, max) = mode.window_range_ms();
+            (min as u64, max as u64)
+        },
+        load: |s| s.freq_window_ms as u64,
+        store: |s, v| s.freq_window_ms = v as u32,
+    },
+    Tunable {
+        name: "target_nid",
+        unit: "",
+        kind: Kind::Number,
+        doc: "The top-tier node that hot pages go to. In precision mode only for pages whose \
+              accessing node is not in the top tier. Unless set, the top-tier node nearest to \
+              the first lower-tier node.",
+        default: |_| 0,
+        range: |_| (0, 1023),
+        load: |s| s.target_nid as u64,
+        store: |s, v| s.target_nid = v as u32,
+    },
+    Tunable {
+        name: "kmigrated_sleep_ms",
+        unit: "ms",
+        kind: Kind::Number,
+        doc: "From the start of one pass over a lower-tier node to the next: the longest that a \
+              ready page waits to be seen.",
+        default: |_| 100,
+        range: |_| (50, 1000),
+        load: |s| s.kmigrated_sleep_ms as u64,
+        store: |s, v| s.kmigrated_sleep_ms = v as u32,
+    },
+    Tunable {
+        name: "kmigrated_batch_nr",
+        unit: "pages",
+        kind: Kind::Number,
+        doc: "Base pages per move_pages call. Each call drains the LRU caches of all CPUs, so \
+              small batches are dear; how long a page is inaccessible does not grow beyond 512, \
+              since the kernel unmaps 512 pages at a time.",
+        // The kernel proposal's 512 is a bound on folios inside the kernel, where a flush costs
+        // little. A move_pages call costs the more the smaller it is: 26 us a page at 512 and
+        // 22 us at 4096 in emulation, 5.7 ms at 1.
+        default: |_| 2048,
+        range: |_| (64, 4096),
+        load: |s| s.kmigrated_batch_nr as u64,
+        store: |s, v| s.kmigrated_batch_nr = v as u32,
+    },
+    Tunable {
+        name: "promote_rate_limit_MBps",
+        unit: "MB/s",
+        kind: Kind::Number,
+        doc: "Promotion per target node. 0 stops promotion.",
+        // The kernel's 65536 is more than any memory bus carries. Its documentation asks for less
+        // than a tenth of the lower tier's write bandwidth: 1 GB/s is that for a CXL device on
+        // eight PCIe 5.0 lanes, and keeps one mover thread (1 to 3 us a page) below one CPU. It
+        // is four times what the stock scan of a process can find (256 MB/s).
+        default: |_| 1024,
+        range: |_| (0, 65536),
+        load: |s| s.promote_rate_limit_mbps,
+        store: |s, v| s.promote_rate_limit_mbps = v,
+    },
+    Tunable {
+        name: "enabled_sources",
+        unit: "",
+        kind: Kind::Mask,
+        doc: "The hotness sources that report, as a mask: 0x1 hint faults.",
+        default: |_| 0x1,
+        range: |_| (0, 0x1),
+        load: |s| s.enabled_sources as u64,
+        store: |s, v| s.enabled_sources = v as u32,
+    },
+];
+
+/// Why a tunable cannot be set so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TunableError {
+    /// No tunable of this name.
+    Unknown(String),
+    /// The text is not a number.
+    NotANumber {
+        /// The tunable.
+        name: &'static str,
+        /// What was given.
+        text: String,
+    },
+    /// The number is out of range.
+    OutOfRange {
+        /// The tunable.
+        name: &'static str,
+        /// What was given.
+        value: u64,
+        /// Smallest and largest value.
+        range: (u64, u64),
+        /// Unit of the range.
+        unit: &'static str,
+    },
+}
+
+impl fmt::Display for TunableError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TunableError::Unknown(name) => {
+                let names: Vec<_> = TUNABLES.iter().map(|t| t.name).collect();
+                write!(
+                    f,
+                    "there is no tunable `{name}`; there are {}",
+                    names.join(", ")
+                )
+            }
+            TunableError::NotANumber { name, text } => {
+                write!(f, "{name} takes a whole number, not `{text}`")
+            }
+            TunableError::OutOfRange {
+                name,
+                value,
+                range: (min, max),
+                unit,
+            } => {
+                let space = if unit.is_empty() { "" } else { " " };
+                write!(
+                    f,
+                    "{name} is {min} to {max}{space}{unit} in this mode, not {value}"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for TunableError {}
+
+impl Tunable {
+    /// Looks a tunable up by its name.
+    pub fn find(name: &str) -> Result<&'static Tunable, TunableError> {
+        let found = TUNABLES.iter().find(|t| t.name == name);
+        found.ok_or_else(|| TunableError::Unknown(name.to_owned()))
+    }
+
+    /// Reads a value and checks its range. Numbers may be written in hex with `0x`.
+    pub fn parse(&self, text: &str, mode: Format) -> Result<u64, TunableError> {
+        let number = match text.trim().strip_prefix("0x") {
+            Some(hex) => u64::from_str_radix(hex, 16),
+            None => text.trim().parse(),
+        };
+        let value = number.map_err(|_| TunableError::NotANumber {
+            name: self.name,
+            text: text.to_owned(),
+        })?;
+        let (min, max) = (self.range)(mode);
+        if (min..=max).contains(&value) {
+            Ok(value)
+        } else {
+            let (name, unit) = (self.name, self.unit);
+            Err(TunableError::OutOfRange {
+                name,
+                value,
+                range: (min, max),
+                unit,
+            })
+        }
+    }
+
+    /// The value as text.
+    pub fn show(&self, value: u64) -> String {
+        match self.kind {
+            Kind::Number => value.to_string(),
+            Kind::Mask => format!("{value:#x}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_default_is_in_range_and_round_trips() {
+        for mode in [Format::Default, Format::Precision] {
+            let settings = Settings::new(mode);
+            settings.rule().unwrap();
+            for t in TUNABLES {
+                let value = (t.load)(&settings);
+                assert_eq!(value, (t.default)(mode), "{}", t.name);
+                assert_eq!(t.parse(&t.show(value), mode), Ok(value), "{}", t.name);
+                assert!(t.doc.ends_with('.') && !t.doc.contains("  "), "{}", t.name);
+            }
+        }
+    }
+
+    #[test]
+    fn every_bound_is_kept() {
+        for mode in [Format::Default, Format::Precision] {
+            for t in TUNABLES {
+                let mut settings = Settings::new(mode);
+                let (min, max) = (t.range)(mode);
+                for value in [min, max] {
+                    settings.set(t.name, &value.to_string()).unwrap();
+                    assert_eq!((t.load)(&settings), value);
+                }
+                let before = settings.clone();
+                for text in [(max + 1).to_string(), "-1".into(), "".into(), "1e3".into()] {
+                    let error = settings.set(t.name, &text).unwrap_err().to_string();
+                    assert!(error.contains(t.name), "{error}");
+                }
+                assert_eq!(settings, before);
+            }
+        }
+        assert!(Settings::new(Format::Default).set("freq", "1").is_err());
+    }
+
+    #[test]
+    fn names_are_unique() {
+        let mut names: Vec<_> = TUNABLES.iter().map(|t| t.name).collect();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), TUNABLES.len());
+    }
+}

@@ -1,0 +1,422 @@
+//! The migrator's pass, gate by gate, on a machine in memory.
+
+#![allow(clippy::unwrap_used)]
+
+use pghot_engine::fake::FakeMachine;
+use pghot_engine::{Migrator, NodeRole, Outcome, PassReport, Settings};
+use pghot_hotness::{Format, PfnRange, Rule, SECTION_PAGES, Span, Table};
+
+const BASE: u64 = 32 * SECTION_PAGES;
+
+/// A migrator with everything around it.
+struct Rig {
+    table: Table,
+    settings: Settings,
+    rule: Rule,
+    machine: FakeMachine,
+    migrator: Migrator,
+}
+
+impl Rig {
+    fn new(mode: Format, sets: &[(&str, &str)]) -> Rig {
+        let range = PfnRange {
+            start: BASE,
+            end: BASE + 4 * SECTION_PAGES,
+            nid: 2,
+        };
+        let mut settings = Settings::new(mode);
+        sets.iter()
+            .for_each(|(name, value)| settings.set(name, value).unwrap());
+        let mut machine = FakeMachine::tiered3();
+        machine.now_ms = 10_000;
+        Rig {
+            table: Table::in_memory(mode, Span::new(&[range]).unwrap()),
+            rule: settings.rule().unwrap(),
+            settings,
+            machine,
+            migrator: Migrator::new(2),
+        }
+    }
+
+    /// Accesses page `BASE + page` by a CPU of `nid`, `times` times.
+    fn touch_from(&mut self, nid: u32, page: u64, times: u32) {
+        for _ in 0..times {
+            self.table
+                .report(BASE + page, nid, self.machine.now_ms, &self.rule);
+        }
+    }
+
+    fn touch(&mut self, page: u64, times: u32) {
+        self.touch_from(0, page, times);
+    }
+
+    /// Maps `pages` pages of process `pid` from `first` and makes each of them ready.
+    fn hot(&mut self, pid: u32, first: u64, pages: u64) {
+        for page in first..first + pages {
+            self.machine.map(pid, BASE + page);
+            self.touch(page, 2);
+        }
+    }
+
+    fn pass(&mut self) -> PassReport {
+        self.machine.now_ms += self.settings.kmigrated_sleep_ms as u64;
+        self.migrator
+            .pass(&self.table, &self.settings, &self.rule, &mut self.machine)
+    }
+
+    fn counted(&self, outcome: Outcome) -> u64 {
+        self.migrator.totals().outcomes.get(outcome)
+    }
+
+    fn on_top(&self) -> u64 {
+        let top = self.machine.folios.values().filter(|f| f.nid != 2);
+        top.map(|f| f.pages as u64).sum()
+    }
+
+    fn is_ready(&self, page: u64) -> bool {
+        self.table.get(BASE + page).unwrap().is_ready()
+    }
+}
+
+#[test]
+fn ready_pages_move_and_others_stay() {
+    let mut rig = Rig::new(Format::Default, &[]);
+    rig.hot(7, 100, 50);
+    rig.machine.map(7, BASE);
+    rig.touch(0, 1);
+    let report = rig.pass();
+    assert_eq!((report.ready, report.moved_pages), (50, 50));
+    assert_eq!((rig.on_top(), rig.counted(Outcome::Moved)), (50, 50));
+    assert!(
+        rig.table.get(BASE + 100).unwrap().is_empty(),
+        "a moved page's record is used up"
+    );
+    assert_eq!(
+        rig.table.get(BASE).unwrap().freq(),
+        1,
+        "the others keep theirs"
+    );
+    assert_eq!(rig.pass().ready, 0);
+}
+
+#[test]
+fn an_idle_pass_asks_the_machine_nothing() {
+    let mut rig = Rig::new(Format::Default, &[]);
+    let report = rig.pass();
+    assert_eq!((report.ready, rig.migrator.totals().hot_sections), (0, 0));
+    assert!(rig.machine.resolved.is_empty() && rig.machine.batches.is_empty());
+}
+
+#[test]
+fn a_page_that_went_cold_does_not_move() {
+    let mut rig = Rig::new(Format::Default, &[("promote_rate_limit_MBps", "0")]);
+    rig.hot(7, 0, 10);
+    assert_eq!(rig.pass().held["rate_limit"], 10);
+    rig.machine.now_ms += 3001;
+    rig.settings.set("promote_rate_limit_MBps", "1000").unwrap();
+    assert_eq!(rig.pass().ready, 0);
+    rig.machine.now_ms += rig.rule.ageing_interval_ms();
+    rig.pass();
+    assert_eq!((rig.on_top(), rig.migrator.totals().expired_ready), (0, 10));
+}
+
+#[test]
+fn batches_are_bounded_in_pages_and_hold_one_process() {
+    let mut rig = Rig::new(Format::Default, &[("kmigrated_batch_nr", "64")]);
+    for pid in 0..3 {
+        rig.hot(pid, pid as u64 * 1000, 150);
+    }
+    for n in 0..4 {
+        rig.machine.map_folio(9, BASE + 8192 + n * 512, 512);
+        rig.touch(8192 + n * 512, 2);
+    }
+    let report = rig.pass();
+    assert_eq!(report.moved_pages, 450 + 4 * 512);
+    for batch in &rig.machine.batches {
+        let sum: u32 = batch.folios.iter().map(|f| f.pages).sum();
+        assert_eq!(sum, batch.pages);
+        assert!(
+            sum <= 64 || batch.folios.len() == 1,
+            "{sum} pages in {:?}",
+            batch.folios.len()
+        );
+    }
+    // 150 pages are three batches of at most 64 for each process, and one per huge page.
+    assert_eq!(rig.machine.batches.len(), 3 * 3 + 4);
+    assert_eq!(rig.migrator.totals().large_folios_moved, 4);
+}
+
+#[test]
+fn the_hottest_go_first_when_the_rate_limits() {
+    let mut rig = Rig::new(
+        Format::Precision,
+        &[
+            ("promote_rate_limit_MBps", "1"),
+            ("freq_threshold", "1"),
+            ("freq_window_ms", "5000"),
+        ],
+    );
+    // Frequencies 1 to 5, in an order that is neither that of the addresses nor its reverse.
+    for page in 0..500 {
+        rig.machine.map(7, BASE + page);
+        rig.touch(page, 1 + (page * 7 % 5) as u32);
+    }
+    // 1 MB/s is 256 pages a second: 51.2 in the two intervals that the bucket holds.
+    let report = rig.pass();
+    assert_eq!((report.moved_pages, report.held["rate_limit"]), (52, 448));
+    let hottest = |page: &u64| page * 7 % 5 == 4;
+    for page in 0..500 {
+        let moved = rig.machine.folios[&(BASE + page)].nid == 0;
+        assert!(
+            !moved || hottest(&page),
+            "page {page} went before a hotter one"
+        );
+    }
+    let mut moved = report.moved_pages;
+    for _ in 0..9 {
+        moved += rig.pass().moved_pages;
+    }
+    assert!((52 + 9 * 25..=52 + 9 * 26).contains(&moved), "{moved}");
+}
+
+#[test]
+fn equally_often_accessed_pages_go_by_recency() {
+    let sets = [("promote_rate_limit_MBps", "1"), ("freq_threshold", "1")];
+    let mut rig = Rig::new(Format::Precision, &sets);
+    for page in 0..100 {
+        rig.machine.map(7, BASE + page);
+        rig.touch(page, 1);
+        rig.machine.now_ms += 4;
+    }
+    rig.pass();
+    for page in 0..100 {
+        assert_eq!(
+            rig.machine.folios[&(BASE + page)].nid == 0,
+            page >= 48,
+            "page {page}"
+        );
+    }
+}
+
+#[test]
+fn a_full_target_takes_only_what_fits_above_its_watermark() {
+    let mut rig = Rig::new(Format::Default, &[("kmigrated_batch_nr", "64")]);
+    rig.machine.room_pages.insert(0, 100);
+    rig.machine.reserve_pages.insert(0, 1000);
+    rig.hot(7, 0, 300);
+    let report = rig.pass();
+    assert_eq!((report.moved_pages, report.held["no_room"]), (100, 200));
+    assert_eq!(
+        rig.machine.reserve_pages[&0], 1000,
+        "nothing was taken below the watermark"
+    );
+    assert!(rig.is_ready(299), "what waits stays ready");
+    rig.machine.room_pages.insert(0, 1000);
+    assert_eq!(rig.pass().moved_pages, 200);
+}
+
+#[test]
+fn no_memory_makes_it_back_off_and_try_again() {
+    let mut rig = Rig::new(Format::Default, &[("kmigrated_batch_nr", "64")]);
+    rig.hot(7, 0, 200);
+    (0..200).for_each(|page| rig.machine.refuse(BASE + page, vec![Outcome::NoMemory]));
+    let report = rig.pass();
+    assert_eq!(
+        (report.moved_pages, rig.machine.batches.len()),
+        (0, 1),
+        "one batch found out"
+    );
+    assert_eq!(report.held["backoff"], 136);
+    assert_eq!(rig.pass().held["backoff"], 200);
+    assert_eq!(rig.machine.batches.len(), 1, "no call while it backs off");
+    rig.machine.now_ms += 500;
+    rig.machine
+        .folios
+        .values_mut()
+        .for_each(|f| f.refusals.clear());
+    assert_eq!(rig.pass().moved_pages, 200);
+    assert_eq!(rig.counted(Outcome::NoMemory), 64);
+}
+
+#[test]
+fn a_refused_page_keeps_its_history_and_is_tried_again() {
+    use Outcome::*;
+    let mut rig = Rig::new(Format::Default, &[]);
+    for (page, refusal) in [Busy, Shared, Denied, Failed, TargetRefused]
+        .into_iter()
+        .enumerate()
+    {
+        rig.hot(7, page as u64, 1);
+        rig.machine
+            .refuse(BASE + page as u64, vec![refusal, refusal]);
+    }
+    rig.hot(7, 100, 20);
+    assert_eq!(
+        rig.pass().moved_pages,
+        20,
+        "a refusal does not stop the others"
+    );
+    assert!((0..5).all(|page| rig.is_ready(page)));
+    let mut passes = 0;
+    while rig.on_top() < 25 {
+        passes += 1;
+        assert!(passes < 10);
+        (0..5).for_each(|page| rig.touch(page, 1));
+        rig.pass();
+    }
+    for refusal in [Busy, Shared, Denied, Failed, TargetRefused] {
+        assert_eq!(rig.counted(refusal), 2, "{refusal}");
+    }
+    assert_eq!(rig.counted(Moved), 25, "nothing is lost or counted twice");
+}
+
+#[test]
+fn a_rejected_page_does_not_eat_the_budget() {
+    let mut rig = Rig::new(Format::Default, &[("promote_rate_limit_MBps", "1")]);
+    rig.hot(7, 0, 52);
+    (0..52).for_each(|page| rig.machine.refuse(BASE + page, vec![Outcome::Busy]));
+    assert_eq!(rig.pass().moved_pages, 0);
+    rig.hot(7, 100, 52);
+    assert!(
+        rig.pass().moved_pages >= 51,
+        "the budget of the refused pages is still there"
+    );
+}
+
+#[test]
+fn vanished_pages_and_processes_are_settled_by_reason() {
+    use Outcome::*;
+    let mut rig = Rig::new(Format::Default, &[]);
+    for (page, why) in [(0, Free), (1, Ksm), (2, Kernel), (3, Unmapped)] {
+        rig.touch(page, 2);
+        rig.machine.unresolved.insert(BASE + page, why);
+    }
+    rig.hot(8, 10, 5);
+    rig.machine.exiting.insert(8);
+    rig.hot(9, 20, 5);
+    assert_eq!(
+        rig.pass().moved_pages,
+        5,
+        "one process's exit does not hurt another's pages"
+    );
+    for (why, pages) in [(Free, 1), (Ksm, 1), (Kernel, 1), (Unmapped, 1), (Gone, 5)] {
+        assert_eq!(rig.counted(why), pages, "{why}");
+    }
+    assert_eq!(rig.pass().ready, 0, "none of them is asked about again");
+}
+
+#[test]
+fn a_reused_pfn_starts_without_history() {
+    let mut rig = Rig::new(Format::Default, &[]);
+    rig.hot(7, 5, 1);
+    rig.pass();
+    // The frame is free now and another process gets it; one access is not hot.
+    rig.machine.map(8, BASE + 5);
+    rig.touch(5, 1);
+    assert_eq!(rig.pass().ready, 0);
+    rig.touch(5, 1);
+    assert_eq!(rig.pass().moved_pages, 1);
+    let places: Vec<_> = rig
+        .migrator
+        .journal()
+        .newest()
+        .map(|d| d.place.unwrap().0)
+        .collect();
+    assert_eq!(places, [8, 7]);
+}
+
+#[test]
+fn precision_mode_moves_to_the_accessing_node() {
+    let mut rig = Rig::new(Format::Precision, &[("target_nid", "1")]);
+    for (page, nid) in [(0, 0), (1, 1), (2, 2), (3, 77)] {
+        rig.machine.map(7, BASE + page);
+        rig.touch_from(nid, page, 2);
+    }
+    assert_eq!(rig.pass().moved_pages, 4);
+    let nodes: Vec<_> = (0..4)
+        .map(|page| rig.machine.folios[&(BASE + page)].nid)
+        .collect();
+    assert_eq!(
+        nodes,
+        [0, 1, 1, 1],
+        "a node that is not on top is replaced by target_nid"
+    );
+}
+
+#[test]
+fn default_mode_moves_to_the_tunable() {
+    let mut rig = Rig::new(Format::Default, &[("target_nid", "1")]);
+    rig.hot(7, 0, 3);
+    rig.pass();
+    assert!(rig.machine.folios.values().all(|f| f.nid == 1));
+}
+
+#[test]
+fn an_absent_target_holds_everything_back() {
+    for role in [NodeRole::Absent, NodeRole::LowerTier] {
+        let mut rig = Rig::new(Format::Default, &[]);
+        rig.machine.roles.insert(0, role);
+        rig.hot(7, 0, 3);
+        let report = rig.pass();
+        assert_eq!((report.moved_pages, report.held["target_absent"]), (0, 3));
+        assert!(rig.machine.batches.is_empty());
+        rig.machine.roles.insert(0, NodeRole::TopTier);
+        assert_eq!(
+            rig.pass().moved_pages,
+            3,
+            "it comes back when the node does"
+        );
+    }
+}
+
+#[test]
+fn an_offlined_lower_node_is_left_alone() {
+    let mut rig = Rig::new(Format::Default, &[]);
+    rig.hot(7, 0, 3);
+    rig.machine.roles.insert(2, NodeRole::Absent);
+    let report = rig.pass();
+    assert!(report.node_absent && rig.machine.resolved.is_empty());
+    // Its records age out by themselves.
+    rig.machine.now_ms += 3000 + rig.rule.ageing_interval_ms();
+    rig.pass();
+    assert_eq!(rig.migrator.totals().expired_ready, 3);
+}
+
+#[test]
+fn several_ready_pages_of_one_folio_move_it_once() {
+    let mut rig = Rig::new(Format::Default, &[]);
+    rig.machine.map_folio(7, BASE + 512, 512);
+    for page in [512, 513, 700] {
+        rig.touch(page, 2);
+    }
+    assert_eq!(rig.pass().moved_pages, 512);
+    assert_eq!(rig.machine.batches[0].folios.len(), 1);
+    assert_eq!(rig.pass().ready, 0);
+}
+
+#[test]
+fn a_stop_request_loses_nothing() {
+    let mut rig = Rig::new(Format::Default, &[]);
+    rig.hot(7, 0, 30);
+    rig.machine.stop = true;
+    assert_eq!(rig.pass().moved_pages, 0);
+    rig.machine.stop = false;
+    assert_eq!(rig.pass().moved_pages, 30);
+}
+
+#[test]
+fn the_journal_tells_why() {
+    let mut rig = Rig::new(Format::Default, &[]);
+    rig.hot(7, 3, 1);
+    rig.machine.refuse(BASE + 3, vec![Outcome::Busy]);
+    rig.pass();
+    let journal = rig.migrator.journal();
+    let d = journal.about(Some(BASE + 3), None).unwrap();
+    assert_eq!(
+        (d.outcome, d.freq, d.target, d.nid),
+        (Outcome::Busy, 2, 0, 2)
+    );
+    let place = Some((7, ((BASE + 3) << 12) + 77));
+    assert_eq!(journal.about(None, place).unwrap().pfn, BASE + 3);
+    assert!(journal.about(None, Some((7, 0))).is_none());
+}

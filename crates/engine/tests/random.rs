@@ -1,0 +1,122 @@
+//! Random machines, refusals and tunables, with the books checked after every pass.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::HashSet;
+
+use pghot_engine::fake::FakeMachine;
+use pghot_engine::{Migrator, NodeRole, Outcome, Settings};
+use pghot_hotness::{Format, PfnRange, SECTION_PAGES, Span, Table};
+use proptest::prelude::*;
+
+#[derive(Debug, Clone)]
+enum Event {
+    Touch { page: u64, nid: u32 },
+    Refuse { page: u64, outcome: usize },
+    Exit { pid: u32 },
+    Room { nid: u32, pages: u64 },
+    Role { nid: u32, role: NodeRole },
+    Set { limit: u64, batch: u64 },
+    Wait { ms: u64 },
+    Pass,
+}
+
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let roles = prop_oneof![Just(NodeRole::TopTier), Just(NodeRole::Absent)];
+    let event = prop_oneof![
+        20 => (0..400u64, 0..3u32).prop_map(|(page, nid)| Event::Touch { page, nid }),
+        2 => (0..400u64, 0..Outcome::ALL.len()).prop_map(|(page, outcome)| Event::Refuse { page, outcome }),
+        1 => (0..4u32).prop_map(|pid| Event::Exit { pid }),
+        1 => (0..2u32, 0..300u64).prop_map(|(nid, pages)| Event::Room { nid, pages }),
+        1 => (0..2u32, roles).prop_map(|(nid, role)| Event::Role { nid, role }),
+        1 => (0..40u64, 64..300u64).prop_map(|(limit, batch)| Event::Set { limit, batch }),
+        2 => (0..2000u64).prop_map(|ms| Event::Wait { ms }),
+        5 => Just(Event::Pass),
+    ];
+    prop::collection::vec(event, 1..300)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    #[test]
+    fn the_books_balance(precision: bool, events in events()) {
+        let mode = if precision { Format::Precision } else { Format::Default };
+        let range = PfnRange { start: 0, end: SECTION_PAGES, nid: 2 };
+        let table = Table::in_memory(mode, Span::new(&[range]).unwrap());
+        let mut settings = Settings::new(mode);
+        settings.set("freq_threshold", "1").unwrap();
+        settings.set("promote_rate_limit_MBps", "10").unwrap();
+        let rule = settings.rule().unwrap();
+        let mut machine = FakeMachine::tiered3();
+        machine.batch_ms = 3;
+        // Pages 0 to 300 are small, then three large folios of 32 pages.
+        (0..300).for_each(|pfn| machine.map((pfn % 4) as u32, pfn));
+        (0..3).for_each(|n| machine.map_folio(n, 304 + 32 * n as u64, 32));
+        let mut migrator = Migrator::new(2);
+        let (mut moved, mut passed_ms, mut passes, mut max_limit) = (0, 0, 0u64, 10);
+        for event in events {
+            match event {
+                Event::Touch { page, nid } => {
+                    table.report(page, nid, machine.now_ms, &rule);
+                }
+                Event::Refuse { page, outcome } => {
+                    let outcome = Outcome::ALL[outcome];
+                    if outcome != Outcome::Moved && outcome != Outcome::WouldMove {
+                        machine.refuse(page, vec![outcome]);
+                    }
+                }
+                Event::Exit { pid } => _ = machine.exiting.insert(pid),
+                Event::Room { nid, pages } => _ = machine.room_pages.insert(nid, pages),
+                Event::Role { nid, role } => _ = machine.roles.insert(nid, role),
+                Event::Set { limit, batch } => {
+                    settings.set("promote_rate_limit_MBps", &limit.to_string()).unwrap();
+                    settings.set("kmigrated_batch_nr", &batch.to_string()).unwrap();
+                    max_limit = max_limit.max(limit);
+                }
+                Event::Wait { ms } => machine.now_ms += ms,
+                Event::Pass => {
+                    let start = machine.now_ms;
+                    machine.batches.clear();
+                    let ready_before: Vec<u64> =
+                        (0..400).filter(|&p| table.get(p).unwrap().is_ready()).collect();
+                    let counted_before: u64 = migrator.totals().outcomes.iter().map(|(_, n)| n).sum();
+                    let report = migrator.pass(&table, &settings, &rule, &mut machine);
+                    passes += 1;
+                    moved += report.moved_pages;
+                    machine.now_ms += 100;
+                    passed_ms += machine.now_ms - start;
+
+                    // Every batch is within its bounds and no folio is in two.
+                    let mut seen = HashSet::new();
+                    for batch in &machine.batches {
+                        let pages: u32 = batch.folios.iter().map(|f| f.pages).sum();
+                        prop_assert!(pages == batch.pages && !batch.folios.is_empty());
+                        prop_assert!(pages <= settings.kmigrated_batch_nr || batch.folios.len() == 1);
+                        for f in &batch.folios {
+                            prop_assert!(seen.insert((batch.pid, f.address)), "{f:?} is in two batches");
+                        }
+                    }
+                    // What the migrator says it moved is where the machine says it is.
+                    let on_top: u64 = machine.folios.values()
+                        .filter(|f| f.nid != 2).map(|f| f.pages as u64).sum();
+                    prop_assert_eq!(moved, on_top);
+                    prop_assert_eq!(migrator.totals().outcomes.get(Outcome::Moved), on_top);
+                    // A page that was ready and is no longer was settled, went cold, or is part of
+                    // a folio that was; nothing just disappears.
+                    let counted: u64 = migrator.totals().outcomes.iter().map(|(_, n)| n).sum();
+                    let lost = ready_before.iter()
+                        .filter(|&&p| !table.get(p).unwrap().is_ready()).count() as u64;
+                    let expired = migrator.totals().expired_ready;
+                    prop_assert!(lost <= counted - counted_before + expired, "{lost} pages vanished");
+                    // Room is never overdrawn.
+                    prop_assert!(machine.reserve_pages.values().all(|&r| r == 0));
+                }
+            }
+        }
+        // The rate limit of the largest setting, over all the time that passes took, per target,
+        // plus one burst and one folio for each target.
+        let per_target = max_limit * 256 * (passed_ms + 2000 * passes + 200) / 1000 + 32;
+        prop_assert!(moved <= 2 * per_target);
+    }
+}

@@ -1,0 +1,59 @@
+//! Small steps around libbpf that every BPF object here needs: finding maps and programs by name,
+//! setting constants, mapping an array.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+
+use libbpf_rs::{MapCore, MapHandle, MapMut, Object, OpenMapMut, OpenObject, ProgramMut};
+use memmap2::{MmapMut, MmapOptions};
+
+/// The map of an object that is not loaded yet. The name is that in the C source, except that
+/// libbpf calls global variables `.rodata`, `.bss` and `.data`.
+///
+/// # Panics
+///
+/// If the object has no such map: object and caller are built together.
+pub fn open_map<'a>(object: &'a mut OpenObject, name: &str) -> OpenMapMut<'a> {
+    let found = object
+        .maps_mut()
+        .find(|m| m.name().to_str().is_some_and(|n| is_map(n, name)));
+    found.unwrap_or_else(|| panic!("the BPF object has no map `{name}`"))
+}
+
+/// The map of a loaded object; see [`open_map`].
+pub fn map<'a>(object: &'a mut Object, name: &str) -> MapMut<'a> {
+    let found = object
+        .maps_mut()
+        .find(|m| m.name().to_str().is_some_and(|n| is_map(n, name)));
+    found.unwrap_or_else(|| panic!("the BPF object has no map `{name}`"))
+}
+
+/// libbpf puts the object's name before the name of a section.
+fn is_map(actual: &str, wanted: &str) -> bool {
+    actual == wanted || wanted.starts_with('.') && actual.ends_with(wanted)
+}
+
+/// The program of a loaded object.
+///
+/// # Panics
+///
+/// If the object has no such program: object and caller are built together.
+pub fn program<'a>(object: &'a Object, name: &str) -> ProgramMut<'a> {
+    let found = object.progs_mut().find(|p| p.name() == name);
+    found.unwrap_or_else(|| panic!("the BPF object has no program `{name}`"))
+}
+
+/// A handle of a map that outlives the borrow of its object.
+pub fn handle(object: &mut Object, name: &str) -> Result<MapHandle, libbpf_rs::Error> {
+    MapHandle::try_from(&map(object, name))
+}
+
+/// Maps all of an mmapable array. Its elements must be multiples of 8 bytes.
+pub fn map_memory(map: &MapHandle) -> io::Result<MmapMut> {
+    let bytes = map.value_size() as usize * map.max_entries() as usize;
+    let file = File::from(map.as_fd().try_clone_to_owned()?);
+    // SAFETY: the memory belongs to a map that only this process and its BPF programs see, and
+    // the mapping keeps the map alive. Callers read it as atomics or after the program has run.
+    unsafe { MmapOptions::new().len(bytes).map_mut(&file) }
+}

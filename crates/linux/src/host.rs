@@ -1,0 +1,159 @@
+//! The Linux machine: implements the engine's [`Machine`] with sysfs, the resolver and the mover.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use pghot_engine::{Batch, Found, Machine, NodeRole, Outcome};
+use pghot_hotness::{Nid, Pfn};
+
+use crate::mover::{MoveStatus, Mover};
+use crate::resolver::{Resolver, ResolverError};
+use crate::root::{ReadError, SysRoot};
+use crate::topology::Topology;
+use crate::watermarks::Watermarks;
+
+/// Why this machine cannot be driven.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// The resolver did not load.
+    #[error(transparent)]
+    Resolver(#[from] ResolverError),
+    /// A kernel file could not be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+}
+
+/// One migrator's view of the machine. Each migrator thread opens its own.
+pub struct Host {
+    root: SysRoot,
+    topology: Topology,
+    watermarks: Watermarks,
+    resolver: Resolver,
+    mover: Mover,
+    dry_run: bool,
+    stop: Arc<AtomicBool>,
+    statuses: Vec<MoveStatus>,
+    addresses: Vec<u64>,
+    moved: Vec<(Pfn, u64)>,
+}
+
+impl Host {
+    /// Loads the resolver and opens what is read in each pass. A dry run resolves and gates, but
+    /// moves nothing.
+    pub fn open(root: SysRoot, topology: &Topology, dry_run: bool) -> Result<Host, HostError> {
+        Ok(Host {
+            watermarks: Watermarks::open(&root)?,
+            resolver: Resolver::load()?,
+            mover: Mover::new(),
+            topology: topology.clone(),
+            root,
+            dry_run,
+            stop: Arc::default(),
+            statuses: Vec::new(),
+            addresses: Vec::new(),
+            moved: Vec::new(),
+        })
+    }
+
+    /// A flag that ends a pass after the batch in flight.
+    pub fn set_stop(&mut self, stop: Arc<AtomicBool>) {
+        self.stop = stop;
+    }
+
+    /// Hands over the folios promoted since the last call, each with its time of arrival
+    /// (`CLOCK_MONOTONIC`, ns).
+    pub fn take_moved(&mut self, moved: &mut Vec<(Pfn, u64)>) {
+        moved.append(&mut self.moved);
+    }
+
+    /// A node that was offlined has no folder any more, or no memory in it.
+    fn has_memory(&self, nid: Nid) -> bool {
+        let online = self.root.sys.join("devices/system/node/has_memory");
+        let text = std::fs::read_to_string(online).unwrap_or_default();
+        crate::topology::parse_range_list(text.trim()).is_some_and(|nodes| nodes.contains(&nid))
+    }
+}
+
+/// `CLOCK_MONOTONIC`, which the BPF programs stamp their reports with.
+pub fn monotonic() -> Duration {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `now` is a valid place for the result.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}
+
+impl Machine for Host {
+    fn now_ms(&self) -> u64 {
+        monotonic().as_millis() as u64
+    }
+
+    fn role(&mut self, nid: Nid) -> NodeRole {
+        if self.topology.node(nid).is_none() || !self.has_memory(nid) {
+            NodeRole::Absent
+        } else if self.topology.is_lower(nid) {
+            NodeRole::LowerTier
+        } else {
+            NodeRole::TopTier
+        }
+    }
+
+    fn room_pages(&mut self, target: Nid) -> u64 {
+        // Unreadable watermarks mean no room: promotion without them could push the node into
+        // reclaim.
+        match self.watermarks.refresh() {
+            Ok(()) => self.watermarks.room_pages(target),
+            Err(_) => 0,
+        }
+    }
+
+    fn resolve(&mut self, pfns: &[Pfn], found: &mut Vec<Found>) {
+        self.resolver.resolve(pfns, found);
+    }
+
+    fn promote(&mut self, batch: &Batch, outcomes: &mut Vec<Outcome>) {
+        if self.dry_run {
+            outcomes.extend(batch.folios.iter().map(|_| Outcome::WouldMove));
+            return;
+        }
+        self.addresses.clear();
+        self.addresses
+            .extend(batch.folios.iter().map(|f| f.address));
+        self.statuses.clear();
+        self.mover.move_batch(
+            batch.pid as libc::pid_t,
+            &self.addresses,
+            batch.target,
+            &mut self.statuses,
+        );
+        let now_ns = monotonic().as_nanos() as u64;
+        for (folio, status) in batch.folios.iter().zip(&self.statuses) {
+            let outcome = outcome(*status);
+            if outcome == Outcome::Moved {
+                self.moved.push((folio.pfn, now_ns));
+            }
+            outcomes.push(outcome);
+        }
+    }
+
+    fn stop_requested(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}
+
+fn outcome(status: MoveStatus) -> Outcome {
+    match status {
+        MoveStatus::Moved => Outcome::Moved,
+        MoveStatus::OnNode(_) => Outcome::MovedAlready,
+        MoveStatus::Gone | MoveStatus::ProcessGone => Outcome::Gone,
+        MoveStatus::Busy => Outcome::Busy,
+        MoveStatus::Shared => Outcome::Shared,
+        MoveStatus::NoMemory => Outcome::NoMemory,
+        MoveStatus::Denied => Outcome::Denied,
+        MoveStatus::TargetRefused => Outcome::TargetRefused,
+        MoveStatus::Error(_) => Outcome::Failed,
+    }
+}

@@ -1,0 +1,333 @@
+//! Changes kernel settings so that they are put back: at exit, on a signal, and after a kill -9.
+//!
+//! The promise rests on one order: a setting's original value is on disk before the setting
+//! changes. The state file carries the boot id, so values of an earlier boot, which the kernel
+//! has already reset, are never written.
+
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use crate::knobs::state::{FORMAT_VERSION, SavedKnob, State, StateLock, is_setting};
+use crate::root::{ReadError, SysRoot, read_text};
+
+mod state;
+
+/// A setting could not be changed or put back safely.
+#[derive(Debug, thiserror::Error)]
+pub enum KnobsError {
+    /// A kernel file could not be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The kernel refused a value.
+    #[error("cannot write {value} to {}: {source}", path.display())]
+    Write {
+        /// The setting.
+        path: PathBuf,
+        /// What should have been written.
+        value: String,
+        /// What the kernel answered.
+        source: io::Error,
+    },
+    /// Only files of procfs and sysfs are settings.
+    #[error("{} is not below /proc/sys or /sys, so it is not a kernel setting", path.display())]
+    NotASetting {
+        /// The path.
+        path: PathBuf,
+    },
+    /// This kernel was built without the setting.
+    #[error("{} does not exist: {why}", path.display())]
+    Missing {
+        /// The setting.
+        path: PathBuf,
+        /// Which kernel option or version brings it.
+        why: &'static str,
+    },
+    /// The state file belongs to a live process.
+    #[error("pghot is already running as process {pid}, which holds {}", state_path.display())]
+    AlreadyRunning {
+        /// That process.
+        pid: u32,
+        /// Its state file.
+        state_path: PathBuf,
+    },
+    /// The state file cannot be trusted, so nothing was written back from it.
+    #[error(
+        "the state file {} is damaged ({why}): check that kernel.numa_balancing and \
+         kernel.numa_balancing_promote_rate_limit_MBps hold what you want, then delete the file",
+        path.display()
+    )]
+    Corrupt {
+        /// The state file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Another version of pghot wrote the state file.
+    #[error(
+        "the state file {} has format {found}, this pghot writes format {FORMAT_VERSION}: \
+         run `pghot restore` of the version that wrote it",
+        path.display()
+    )]
+    UnknownVersion {
+        /// The state file.
+        path: PathBuf,
+        /// Its format version.
+        found: u32,
+    },
+    /// The state file could not be written or removed.
+    #[error("cannot {action} the state file {}: {source}", path.display())]
+    StateFile {
+        /// "read", "write", "lock" or "remove".
+        action: &'static str,
+        /// The state file.
+        path: PathBuf,
+        /// What the file system answered.
+        source: io::Error,
+    },
+}
+
+/// What happened to one setting when it was put back.
+#[derive(Debug)]
+pub struct Restored {
+    /// The setting.
+    pub path: PathBuf,
+    /// Its value before pghot.
+    pub original: String,
+    /// What was done.
+    pub outcome: RestoreOutcome,
+}
+
+/// See [`Restored`].
+#[derive(Debug)]
+pub enum RestoreOutcome {
+    /// The original was written back.
+    PutBack,
+    /// It held the original already.
+    AlreadyOriginal,
+    /// Somebody else has changed it since: their choice stands.
+    LeftAlone {
+        /// The value it has now.
+        present: String,
+    },
+    /// Reading or writing failed; it stays in the state file for the next attempt.
+    Failed(KnobsError),
+}
+
+/// Settings changed by this process, with their originals in a state file.
+///
+/// Dropping it restores nothing: a crash does not run destructors, so correctness never depends on
+/// one. Call [`Knobs::restore`].
+#[derive(Debug)]
+pub struct Knobs {
+    root: SysRoot,
+    state_path: PathBuf,
+    state: State,
+}
+
+impl Knobs {
+    /// Claims the state file, after putting back what a dead run of this boot left behind.
+    ///
+    /// What could not be put back stays in the new state file, with its true original.
+    pub fn open(root: &SysRoot, state_path: &Path) -> Result<(Self, Vec<Restored>), KnobsError> {
+        let _lock = StateLock::take(state_path)?;
+        let (report, left) = recover_locked(root, state_path)?;
+        let state = State::of_this_process(root, left)?;
+        state.save(state_path)?;
+        let knobs = Self {
+            root: root.clone(),
+            state_path: state_path.to_path_buf(),
+            state,
+        };
+        Ok((knobs, report))
+    }
+
+    /// Puts back what a dead run of this boot left behind, without claiming anything: the work of
+    /// `pghot restore`. No state file is an empty report.
+    pub fn recover(root: &SysRoot, state_path: &Path) -> Result<Vec<Restored>, KnobsError> {
+        if !state_path.exists() {
+            return Ok(Vec::new());
+        }
+        let _lock = StateLock::take(state_path)?;
+        recover_locked(root, state_path).map(|(report, _)| report)
+    }
+
+    /// The trees whose settings this changes.
+    pub fn root(&self) -> &SysRoot {
+        &self.root
+    }
+
+    /// Sets one setting; nothing is written if it holds the value already.
+    pub fn set(&mut self, path: &Path, value: &str) -> Result<(), KnobsError> {
+        self.set_through(path, &[value])
+    }
+
+    /// Writes several values to one setting in turn, for a setting whose *change* has an effect.
+    ///
+    /// Until the last one is in place the state file names them all as ours, so that a crash
+    /// between two of them is still recognised and put back.
+    pub fn set_through(&mut self, path: &Path, values: &[&str]) -> Result<(), KnobsError> {
+        if !is_setting(&self.root, path) {
+            return Err(KnobsError::NotASetting {
+                path: path.to_path_buf(),
+            });
+        }
+        let present = read_text(path)?;
+        if values.iter().all(|value| *value == present) {
+            return Ok(());
+        }
+        let before = self.state.knobs.clone();
+        let index = self.note_original(path, present);
+        for value in values {
+            add(&mut self.state.knobs[index].ours, value);
+        }
+        if let Err(error) = self.state.save(&self.state_path) {
+            self.state.knobs = before;
+            return Err(error);
+        }
+        for value in values {
+            write_setting(path, value)?;
+        }
+        // "1" may read back as "Y" or "true"; that spelling is what a restore will find.
+        let mut ours: Vec<String> = values
+            .last()
+            .map(|value| value.to_string())
+            .into_iter()
+            .collect();
+        add(&mut ours, &read_text(path)?);
+        self.state.knobs[index].ours = ours;
+        self.state.save(&self.state_path)
+    }
+
+    /// Puts everything back, last change first, and removes the state file; a second call finds
+    /// nothing to do.
+    ///
+    /// What fails stays in the state file, which then remains for the next attempt.
+    pub fn restore(&mut self) -> Result<Vec<Restored>, KnobsError> {
+        let (report, left) = put_back_all(std::mem::take(&mut self.state.knobs));
+        self.state.knobs = left;
+        if self.state.knobs.is_empty() {
+            State::remove(&self.state_path)?;
+        } else {
+            self.state.save(&self.state_path)?;
+        }
+        Ok(report)
+    }
+
+    /// Number of settings changed so far; a point to [`Knobs::roll_back`] to.
+    pub(crate) fn mark(&self) -> usize {
+        self.state.knobs.len()
+    }
+
+    /// Puts back what was changed after `mark`, and keeps the claim.
+    pub(crate) fn roll_back(&mut self, mark: usize) -> Result<Vec<Restored>, KnobsError> {
+        let newer = self.state.knobs.split_off(mark.min(self.state.knobs.len()));
+        let (report, left) = put_back_all(newer);
+        self.state.knobs.extend(left);
+        self.state.save(&self.state_path)?;
+        Ok(report)
+    }
+
+    /// Index of the entry for `path`, whose original is what to go back to.
+    fn note_original(&mut self, path: &Path, present: String) -> usize {
+        match self.state.knobs.iter().position(|knob| knob.path == path) {
+            Some(index) => {
+                let knob = &mut self.state.knobs[index];
+                if !knob.ours.contains(&present) {
+                    // Somebody has changed it since: from here on their value is the original.
+                    knob.original = present;
+                    knob.ours.clear();
+                }
+                index
+            }
+            None => {
+                let path = path.to_path_buf();
+                self.state.knobs.push(SavedKnob {
+                    path,
+                    original: present,
+                    ours: Vec::new(),
+                });
+                self.state.knobs.len() - 1
+            }
+        }
+    }
+}
+
+/// Handles what an earlier run left; returns the report and the entries that could not be put back.
+///
+/// The caller holds the lock. The file is removed unless such entries remain: then it stays as it
+/// is, being their only record.
+fn recover_locked(
+    root: &SysRoot,
+    state_path: &Path,
+) -> Result<(Vec<Restored>, Vec<SavedKnob>), KnobsError> {
+    let Some(state) = State::load(root, state_path)? else {
+        return Ok((Vec::new(), Vec::new()));
+    };
+    if !state.is_of_this_boot(root)? {
+        State::remove(state_path)?;
+        return Ok((Vec::new(), Vec::new()));
+    }
+    if state.owner_lives(root)? {
+        let state_path = state_path.to_path_buf();
+        return Err(KnobsError::AlreadyRunning {
+            pid: state.pid,
+            state_path,
+        });
+    }
+    let (report, left) = put_back_all(state.knobs);
+    if left.is_empty() {
+        State::remove(state_path)?;
+    }
+    Ok((report, left))
+}
+
+/// Puts entries back, last first; returns the report and the entries that failed, in old order.
+fn put_back_all(knobs: Vec<SavedKnob>) -> (Vec<Restored>, Vec<SavedKnob>) {
+    let (mut report, mut left) = (Vec::new(), Vec::new());
+    for knob in knobs.into_iter().rev() {
+        let outcome = put_back(&knob).unwrap_or_else(RestoreOutcome::Failed);
+        let failed = matches!(outcome, RestoreOutcome::Failed(_));
+        let (path, original) = (knob.path.clone(), knob.original.clone());
+        report.push(Restored {
+            path,
+            original,
+            outcome,
+        });
+        if failed {
+            left.insert(0, knob);
+        }
+    }
+    (report, left)
+}
+
+fn put_back(knob: &SavedKnob) -> Result<RestoreOutcome, KnobsError> {
+    let present = read_text(&knob.path)?;
+    if present == knob.original {
+        return Ok(RestoreOutcome::AlreadyOriginal);
+    }
+    if !knob.ours.contains(&present) {
+        return Ok(RestoreOutcome::LeftAlone { present });
+    }
+    write_setting(&knob.path, &knob.original)?;
+    Ok(RestoreOutcome::PutBack)
+}
+
+/// One write call, as sysctl handlers want it; never creates a file.
+fn write_setting(path: &Path, value: &str) -> Result<(), KnobsError> {
+    let write = || {
+        let mut file = OpenOptions::new().write(true).truncate(true).open(path)?;
+        file.write_all(format!("{value}\n").as_bytes())
+    };
+    write().map_err(|source| KnobsError::Write {
+        path: path.to_path_buf(),
+        value: value.to_owned(),
+        source,
+    })
+}
+
+fn add(values: &mut Vec<String>, value: &str) {
+    if !values.iter().any(|known| known == value) {
+        values.push(value.to_owned());
+    }
+}

@@ -1,0 +1,19 @@
+//! What a kernel and a machine offer pghot: tiers, watermarks, counters, settings and `move_pages`.
+//!
+//! Everything is read below a [`SysRoot`], so tests run on fake trees.
+
+pub mod bpf;
+pub mod fights;
+pub mod hint_fault_knobs;
+pub mod host;
+pub mod knobs;
+pub mod mover;
+pub mod probe;
+pub mod resolver;
+pub mod root;
+pub mod topology;
+pub mod vmstat;
+pub mod watermarks;
+
+pub use host::{Host, HostError};
+pub use root::{ReadError, SysRoot};

@@ -1,0 +1,448 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// The resolver: page frame number -> a process and an address that map it.
+//
+// The kernel knows this (rmap) but offers it to nobody. This program walks the same structures as
+// rmap_walk() does, without their locks: every read is fault-safe (bpf_probe_read_kernel) and may
+// be stale, so each hit is checked against the process's page tables before it is believed, and
+// what remains wrong is caught by move_pages(), which moves by address and reports per page.
+//
+// A `syscall` program (since 5.14), because it runs when user space asks, on a batch, and may loop.
+
+#include <linux/bpf.h>
+#include <stdbool.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+
+char LICENSE[] SEC("license") = "GPL";
+
+/* Only the kernel fields that are used; CO-RE finds them in the running kernel. */
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct rb_node {
+	unsigned long __rb_parent_color;
+	struct rb_node *rb_right;
+	struct rb_node *rb_left;
+};
+
+struct rb_root {
+	struct rb_node *rb_node;
+};
+
+struct rb_root_cached {
+	struct rb_root rb_root;
+};
+
+typedef struct {
+	int counter;
+} atomic_t;
+
+struct address_space;
+struct task_struct;
+
+struct page {
+	struct address_space *mapping;
+	unsigned int page_type;
+	atomic_t _refcount;
+	unsigned long compound_head;
+};
+
+/* Since 6.19 the word behind a tail page's bit 0 may hold a mask instead of a pointer. */
+struct page___info {
+	unsigned long compound_info;
+};
+
+struct folio {
+	unsigned long index;
+	unsigned long _flags_1;
+};
+
+typedef struct {
+	unsigned long f;
+} memdesc_flags_t;
+
+struct page___long {
+	unsigned long flags;
+};
+
+struct page___memdesc {
+	memdesc_flags_t flags;
+};
+
+struct anon_vma {
+	struct rb_root_cached rb_root;
+};
+
+struct address_space {
+	struct rb_root_cached i_mmap;
+};
+
+struct vm_area_struct;
+
+struct anon_vma_chain {
+	struct vm_area_struct *vma;
+	struct rb_node rb;
+	unsigned long rb_subtree_last;
+};
+
+struct vma_shared {
+	struct rb_node rb;
+	unsigned long rb_subtree_last;
+};
+
+struct mm_struct {
+	void *pgd;
+	struct task_struct *owner;
+};
+
+struct task_struct {
+	int tgid;
+};
+
+struct vm_area_struct {
+	unsigned long vm_start;
+	unsigned long vm_end;
+	struct mm_struct *vm_mm;
+	unsigned long vm_pgoff;
+	struct {
+		struct rb_node rb;
+		unsigned long rb_subtree_last;
+	} shared;
+};
+
+enum pageflags { PG_head = 1 };
+
+#pragma clang attribute pop
+
+/*
+ * Bases of the kernel's layout, from /proc/kallsyms. Kernels without address randomisation or
+ * five-level page tables lack the variables and have constants. _stext is in every kernel: where
+ * it has no address, /proc/kallsyms hides them all (it takes CAP_SYSLOG).
+ */
+extern const void vmemmap_base __ksym __weak;
+extern const void page_offset_base __ksym __weak;
+extern const void pgdir_shift __ksym __weak;
+extern const void _stext __ksym __weak;
+
+#define L4_PAGE_OFFSET	0xffff888000000000ull
+#define L4_VMEMMAP	0xffffea0000000000ull
+#define L5_PAGE_OFFSET	0xff11000000000000ull
+#define L5_VMEMMAP	0xffd4000000000000ull
+
+#define BATCH_MAX	4096
+#define WALK_STEPS_MAX	512	/* nodes of an interval tree looked at per page */
+#define PAGE_SHIFT	12
+
+#define PTE_PRESENT	0x1ull
+#define PTE_HUGE	0x80ull
+#define PTE_PROTNONE	0x100ull
+#define PTE_PFN_MASK	0x000ffffffffff000ull
+#define PMD_PFN_MASK	0x000fffffffe00000ull
+
+/* Low bits of page->mapping. */
+#define MAPPING_ANON	1ull
+#define MAPPING_KSM	3ull
+
+enum verdict {
+	MAPPED = 1,
+	FREE,
+	KSM,
+	KERNEL,
+	UNMAPPED,	/* page cache without a mapping */
+	NOT_FOUND,
+};
+
+struct answer {
+	__u64 head_pfn;
+	__u64 address;
+	__u32 tgid;
+	__u16 verdict;
+	__u16 order;
+};
+
+/*
+ * The batch, in and out: one mmapable array (since 5.5) each, so that a batch costs one system
+ * call and no copy.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, BATCH_MAX);
+	__type(key, __u32);
+	__type(value, __u64);
+} pfns SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, BATCH_MAX);
+	__type(key, __u32);
+	__type(value, struct answer);
+} answers SEC(".maps");
+
+struct request {
+	__u32 nr_pages;
+};
+
+/* One page's search, handed to the callbacks of bpf_loop. */
+struct search {
+	__u64 vmemmap;
+	__u64 page_offset;
+	__u32 pgdir_shift;
+	bool anon;
+	__u8 phase;
+	__u64 pfn;		/* head page */
+	__u64 pgoff;		/* its offset in the file or anonymous mapping, in pages */
+	__u64 node;		/* rb_node under inspection */
+	__u64 address;		/* the result, 0 if none */
+	__u32 tgid;
+};
+
+/* Reads a field of a kernel struct at an address that is only a number to the verifier. */
+#define FIELD(address, type, field) ({						\
+	__typeof__(((type *)0)->field) _value = 0;				\
+	bpf_probe_read_kernel(&_value, sizeof(_value),				\
+			      (void *)((address) + bpf_core_field_offset(type, field))); \
+	_value;									\
+})
+
+static __always_inline __u64 read_u64(__u64 address)
+{
+	__u64 value = 0;
+
+	bpf_probe_read_kernel(&value, sizeof(value), (void *)address);
+	return value;
+}
+
+/* The page frame that an entry points to, present or PROT_NONE (then stored inverted). */
+static __always_inline bool entry_pfn(__u64 entry, __u64 mask, __u64 *pfn)
+{
+	if (!(entry & PTE_PRESENT)) {
+		if (!(entry & PTE_PROTNONE))
+			return false;
+		entry = ~entry;
+	}
+	*pfn = (entry & mask) >> PAGE_SHIFT;
+	return true;
+}
+
+static __always_inline __u64 next_table(struct search *s, __u64 entry)
+{
+	return s->page_offset + (entry & PTE_PFN_MASK);
+}
+
+/* Does `pgd` map `address` to the page frame that is searched for? */
+static __always_inline bool maps(struct search *s, __u64 pgd, __u64 address)
+{
+	__u64 found = 0;
+	__u64 entry = read_u64(pgd + 8 * (address >> s->pgdir_shift & 511));
+
+	if (s->pgdir_shift == 48) {
+		if (!(entry & PTE_PRESENT))
+			return false;
+		entry = read_u64(next_table(s, entry) + 8 * (address >> 39 & 511));
+	}
+	if (!(entry & PTE_PRESENT))
+		return false;
+	entry = read_u64(next_table(s, entry) + 8 * (address >> 30 & 511));
+	if (!(entry & PTE_PRESENT) || entry & PTE_HUGE)
+		return false;
+	entry = read_u64(next_table(s, entry) + 8 * (address >> 21 & 511));
+	if (entry & PTE_HUGE)
+		return entry_pfn(entry, PMD_PFN_MASK, &found) &&
+		       found + (address >> PAGE_SHIFT & 511) == s->pfn;
+	if (!(entry & PTE_PRESENT))
+		return false;
+	entry = read_u64(next_table(s, entry) + 8 * (address >> PAGE_SHIFT & 511));
+	return entry_pfn(entry, PTE_PFN_MASK, &found) && found == s->pfn;
+}
+
+static __always_inline __u64 node_vma(struct search *s, __u64 node)
+{
+	if (s->anon) {
+		__u64 chain = node - bpf_core_field_offset(struct anon_vma_chain, rb);
+
+		return (__u64)FIELD(chain, struct anon_vma_chain, vma);
+	}
+	return node - bpf_core_field_offset(struct vm_area_struct, shared.rb);
+}
+
+/* The largest last offset in the subtree of `node`. */
+static __always_inline __u64 subtree_last(struct search *s, __u64 node)
+{
+	if (s->anon) {
+		__u64 chain = node - bpf_core_field_offset(struct anon_vma_chain, rb);
+
+		return FIELD(chain, struct anon_vma_chain, rb_subtree_last);
+	}
+	__u64 vma = node - bpf_core_field_offset(struct vm_area_struct, shared.rb);
+
+	return FIELD(vma, struct vm_area_struct, shared.rb_subtree_last);
+}
+
+enum phase { DESCEND, VISIT, CLIMB };
+
+/*
+ * One step through the interval tree of mappings, in order of their first offset, entering only
+ * subtrees that reach the wanted offset. Without a stack: parents are in the nodes.
+ */
+static long walk_step(__u32 step, void *ctx)
+{
+	struct search *s = ctx;
+	__u64 node = s->node;
+
+	if (s->phase == DESCEND) {
+		__u64 left = (__u64)FIELD(node, struct rb_node, rb_left);
+
+		if (left && subtree_last(s, left) >= s->pgoff) {
+			s->node = left;
+			return 0;
+		}
+		s->phase = VISIT;
+		return 0;
+	}
+	if (s->phase == VISIT) {
+		__u64 vma = node_vma(s, node);
+		__u64 first = FIELD(vma, struct vm_area_struct, vm_pgoff);
+		__u64 start = FIELD(vma, struct vm_area_struct, vm_start);
+		__u64 end = FIELD(vma, struct vm_area_struct, vm_end);
+
+		s->phase = CLIMB;
+		if (first > s->pgoff)
+			return 0;
+		if (s->pgoff - first < (end - start) >> PAGE_SHIFT) {
+			__u64 address = start + ((s->pgoff - first) << PAGE_SHIFT);
+			__u64 mm = (__u64)FIELD(vma, struct vm_area_struct, vm_mm);
+
+			if (maps(s, (__u64)FIELD(mm, struct mm_struct, pgd), address)) {
+				__u64 owner = (__u64)FIELD(mm, struct mm_struct, owner);
+
+				s->tgid = FIELD(owner, struct task_struct, tgid);
+				if (s->tgid) {
+					s->address = address;
+					return 1;
+				}
+			}
+		}
+		__u64 right = (__u64)FIELD(node, struct rb_node, rb_right);
+
+		if (right && subtree_last(s, right) >= s->pgoff) {
+			s->node = right;
+			s->phase = DESCEND;
+		}
+		return 0;
+	}
+	__u64 parent = FIELD(node, struct rb_node, __rb_parent_color) & ~3ull;
+
+	if (!parent)
+		return 1;
+	if ((__u64)FIELD(parent, struct rb_node, rb_left) == node)
+		s->phase = VISIT;
+	s->node = parent;
+	return 0;
+}
+
+static __always_inline __u64 page_flags(__u64 page)
+{
+	if (bpf_core_field_exists(struct page___memdesc, flags.f))
+		return FIELD(page, struct page___memdesc, flags.f);
+	return FIELD(page, struct page___long, flags);
+}
+
+/* The head of the page's folio; the page itself unless it is a tail. */
+static __always_inline __u64 head_page(__u64 page)
+{
+	__u64 info;
+
+	if (bpf_core_field_exists(struct page___info, compound_info))
+		info = FIELD(page, struct page___info, compound_info);
+	else
+		info = FIELD(page, struct page, compound_head);
+	if (!(info & 1))
+		return page;
+	if (info >> 32 == 0xffffffff && bpf_core_field_exists(struct page___info, compound_info) &&
+	    !(info & 1ull << 31))
+		return page & info & ~1ull;
+	return info & ~1ull;
+}
+
+static __always_inline enum verdict search_page(struct search *s, __u64 pfn, struct answer *a)
+{
+	__u64 page_bytes = bpf_core_type_size(struct page);
+	__u64 page = head_page(s->vmemmap + pfn * page_bytes);
+
+	s->pfn = (page - s->vmemmap) / page_bytes;
+	a->head_pfn = s->pfn;
+	if (FIELD(page, struct page, _refcount.counter) <= 0)
+		return FREE;
+	/* A page of a type (buddy, slab, page table...) has it instead of a map count. */
+	if ((int)FIELD(page, struct page, page_type) < (int)0xff000000)
+		return KERNEL;
+	if (page_flags(page) >> bpf_core_enum_value(enum pageflags, PG_head) & 1)
+		a->order = FIELD(page, struct folio, _flags_1) & 0x3f;
+
+	__u64 mapping = (__u64)FIELD(page, struct page, mapping);
+
+	if ((mapping & MAPPING_KSM) == MAPPING_KSM)
+		return KSM;
+	if (!(mapping & ~MAPPING_KSM))
+		return KERNEL;
+	s->anon = mapping & MAPPING_ANON;
+	mapping &= ~MAPPING_KSM;
+	s->pgoff = FIELD(page, struct folio, index);
+	if (s->anon)
+		s->node = (__u64)FIELD(mapping, struct anon_vma, rb_root.rb_root.rb_node);
+	else
+		s->node = (__u64)FIELD(mapping, struct address_space, i_mmap.rb_root.rb_node);
+	s->phase = DESCEND;
+	s->address = 0;
+	if (!s->node)
+		return s->anon ? NOT_FOUND : UNMAPPED;
+	bpf_loop(WALK_STEPS_MAX, walk_step, s, 0);
+	if (!s->address)
+		return NOT_FOUND;
+	a->address = s->address;
+	a->tgid = s->tgid;
+	return MAPPED;
+}
+
+static long resolve_one(__u32 i, void *ctx)
+{
+	struct search *s = ctx;
+	__u64 *pfn = bpf_map_lookup_elem(&pfns, &i);
+	struct answer *answer = bpf_map_lookup_elem(&answers, &i);
+
+	if (!pfn || !answer)
+		return 1;
+
+	struct answer a = {};
+
+	a.verdict = search_page(s, *pfn, &a);
+	*answer = a;
+	return 0;
+}
+
+extern void bpf_rcu_read_lock(void) __ksym;
+extern void bpf_rcu_read_unlock(void) __ksym;
+
+SEC("syscall")
+int resolve(struct request *request)
+{
+	struct search s = {};
+
+	if (!&_stext)
+		return -1;
+	s.pgdir_shift = 39;
+	if (&pgdir_shift)
+		bpf_probe_read_kernel(&s.pgdir_shift, sizeof(s.pgdir_shift), &pgdir_shift);
+	s.vmemmap = s.pgdir_shift == 48 ? L5_VMEMMAP : L4_VMEMMAP;
+	if (&vmemmap_base)
+		bpf_probe_read_kernel(&s.vmemmap, sizeof(s.vmemmap), &vmemmap_base);
+	s.page_offset = s.pgdir_shift == 48 ? L5_PAGE_OFFSET : L4_PAGE_OFFSET;
+	if (&page_offset_base)
+		bpf_probe_read_kernel(&s.page_offset, sizeof(s.page_offset), &page_offset_base);
+	/* anon_vmas and VMAs are freed after a grace period: most reads meet live memory. */
+	bpf_rcu_read_lock();
+	bpf_loop(request->nr_pages, resolve_one, &s, 0);
+	bpf_rcu_read_unlock();
+	return 0;
+}

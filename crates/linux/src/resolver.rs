@@ -1,0 +1,122 @@
+//! Loads and calls the BPF resolver: page frame number → a process and an address that map it.
+
+use std::io;
+
+use libbpf_rs::{Object, ObjectBuilder, ProgramInput};
+use memmap2::MmapMut;
+use pghot_engine::{Found, Outcome};
+use pghot_hotness::Pfn;
+
+use crate::bpf;
+
+/// Pages per call; the size of the program's arrays.
+pub const BATCH_PAGES: usize = 4096;
+
+static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/resolver.bpf.o"));
+
+/// Why the resolver cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ResolverError {
+    /// The kernel did not take the program.
+    #[error("cannot load the BPF resolver: {0}; run `pghot doctor` to see what this kernel lacks")]
+    Load(#[source] libbpf_rs::Error),
+    /// The program's arrays could not be mapped.
+    #[error("cannot map the BPF resolver's arrays: {0}")]
+    Map(#[source] io::Error),
+    /// Without the kernel's addresses every answer would be silently wrong.
+    #[error(
+        "the kernel hides the addresses of vmemmap_base and page_offset_base; run pghot as root \
+         or grant CAP_SYSLOG"
+    )]
+    HiddenAddresses,
+}
+
+/// `struct answer` of the program.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Answer {
+    head_pfn: u64,
+    address: u64,
+    tgid: u32,
+    verdict: u16,
+    order: u16,
+}
+
+/// The loaded program with its arrays. Not shared: each migrator has its own.
+pub struct Resolver {
+    object: Object,
+    pfns: MmapMut,
+    answers: MmapMut,
+}
+
+impl Resolver {
+    /// Loads the program and checks that it sees the kernel's addresses.
+    pub fn load() -> Result<Resolver, ResolverError> {
+        let opened = ObjectBuilder::default()
+            .open_memory(OBJECT)
+            .map_err(ResolverError::Load)?;
+        let mut object = opened.load().map_err(ResolverError::Load)?;
+        let mut mapped = |name| {
+            let handle = bpf::handle(&mut object, name).map_err(ResolverError::Load)?;
+            bpf::map_memory(&handle).map_err(ResolverError::Map)
+        };
+        let (pfns, answers) = (mapped("pfns")?, mapped("answers")?);
+        let mut resolver = Resolver {
+            object,
+            pfns,
+            answers,
+        };
+        // PFN 0 is the BIOS's; asking for it shows whether the addresses are known.
+        match resolver.run(&[0]) {
+            Ok(0) => Ok(resolver),
+            Ok(_) => Err(ResolverError::HiddenAddresses),
+            Err(error) => Err(ResolverError::Load(error)),
+        }
+    }
+
+    fn run(&mut self, pfns: &[Pfn]) -> Result<u32, libbpf_rs::Error> {
+        for (slot, pfn) in self.pfns.chunks_exact_mut(8).zip(pfns) {
+            slot.copy_from_slice(&pfn.to_ne_bytes());
+        }
+        let mut request = (pfns.len() as u64).to_ne_bytes();
+        let input = ProgramInput {
+            context_in: Some(&mut request),
+            ..Default::default()
+        };
+        let output = bpf::program(&self.object, "resolve").test_run(input)?;
+        Ok(output.return_value)
+    }
+
+    /// Finds out where each page is mapped; one answer per page, appended to `found`. An answer
+    /// is a hint: by the time it is used the page may be elsewhere.
+    pub fn resolve(&mut self, pfns: &[Pfn], found: &mut Vec<Found>) {
+        for batch in pfns.chunks(BATCH_PAGES) {
+            // A loaded program that took its first call takes the next; if ever not, the pages
+            // stay ready and are asked about again.
+            if !matches!(self.run(batch), Ok(0)) {
+                found.extend(batch.iter().map(|_| Found::Unresolved(Outcome::NotFound)));
+                continue;
+            }
+            found.extend((0..batch.len()).map(|i| self.answer(i)));
+        }
+    }
+
+    fn answer(&self, i: usize) -> Found {
+        let bytes = &self.answers[i * size_of::<Answer>()..(i + 1) * size_of::<Answer>()];
+        // SAFETY: `Answer` is plain numbers without padding, and the slice is as long as it is.
+        let a: Answer = unsafe { bytes.as_ptr().cast::<Answer>().read_unaligned() };
+        match a.verdict {
+            1 => Found::Mapped {
+                pid: a.tgid,
+                address: a.address,
+                head: a.head_pfn,
+                pages: 1 << a.order,
+            },
+            2 => Found::Unresolved(Outcome::Free),
+            3 => Found::Unresolved(Outcome::Ksm),
+            4 => Found::Unresolved(Outcome::Kernel),
+            5 => Found::Unresolved(Outcome::Unmapped),
+            _ => Found::Unresolved(Outcome::NotFound),
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! Tests of the Linux host side: on fake `/proc` and `/sys` trees, and a few on this machine.
+
+mod fake;
+mod knobs;
+mod mover;
+mod probe;
+mod topology;
+mod vmstat;
+mod watermarks;

@@ -1,0 +1,234 @@
+//! Room and free-space shortcut from `/proc/zoneinfo`.
+
+use pghot_linux::SysRoot;
+use pghot_linux::watermarks::{Watermarks, ZoneKind};
+
+use crate::fake::FakeTree;
+
+const GIB_PAGES: u64 = 1 << 18;
+
+/// Zone text in the kernel's format; min, low and high are 1, 2 and 3 quarters of promo.
+struct Zone {
+    name: &'static str,
+    free: u64,
+    promo: u64,
+    present: u64,
+    protection: &'static str,
+    cma: u64,
+}
+
+const EMPTY: Zone = Zone {
+    name: "",
+    free: 0,
+    promo: 0,
+    present: 0,
+    protection: "(0, 0, 0, 0, 0)",
+    cma: 0,
+};
+
+fn zoneinfo(nodes: &[&[Zone]], with_promo: bool, cpus: u32) -> String {
+    let mut text = String::new();
+    for (nid, zones) in nodes.iter().enumerate() {
+        for (index, zone) in zones.iter().enumerate() {
+            let Zone {
+                name,
+                free,
+                promo,
+                present,
+                protection,
+                cma,
+            } = zone;
+            text += &format!("Node {nid}, zone {name:>8}\n");
+            if index == 0 {
+                text +=
+                    "  per-node stats\n      nr_inactive_anon 1197\n      pgpromote_success 0\n";
+            }
+            let quarter = promo / 4;
+            text += &format!("  pages free     {free}\n        boost    0\n");
+            text += &format!(
+                "        min      {quarter}\n        low      {}\n",
+                quarter * 2
+            );
+            text += &format!("        high     {}\n", quarter * 3);
+            if with_promo {
+                text += &format!("        promo    {promo}\n");
+            }
+            text += &format!("        spanned  {present}\n        present  {present}\n");
+            text += &format!("        managed  {present}\n        cma      {cma}\n");
+            text += &format!("        protection: {protection}\n");
+            if *present == 0 {
+                continue;
+            }
+            text += &format!("      nr_free_pages {free}\n      nr_free_cma  {cma}\n  pagesets\n");
+            for cpu in 0..cpus {
+                text += &format!("    cpu: {cpu}\n              count:    7\n");
+                text += "              high:     9\n              batch:    1\n";
+                text += "              high_min: 31\n  vm stats threshold: 4\n";
+            }
+            text += "  node_unreclaimable:  0\n  start_pfn:           1\n";
+        }
+    }
+    text
+}
+
+fn read(text: &str) -> Watermarks {
+    let tree = FakeTree::new();
+    tree.proc("zoneinfo", text);
+    Watermarks::open(&tree.root).expect("a good zoneinfo")
+}
+
+fn low_node() -> [Zone; 5] {
+    [
+        Zone {
+            name: "DMA",
+            free: 3000,
+            promo: 100,
+            present: 3840,
+            protection: "(0, 9, 9, 9, 9)",
+            cma: 0,
+        },
+        Zone {
+            name: "DMA32",
+            free: 5000,
+            promo: 400,
+            present: 700000,
+            protection: "(0, 0, 1920, 2000, 2000)",
+            cma: 0,
+        },
+        Zone {
+            name: "Normal",
+            free: 1000,
+            promo: 800,
+            present: 100000,
+            ..EMPTY
+        },
+        Zone {
+            name: "Movable",
+            ..EMPTY
+        },
+        Zone {
+            name: "Device",
+            ..EMPTY
+        },
+    ]
+}
+
+fn far_node(normal_free: u64) -> [Zone; 5] {
+    [
+        Zone {
+            name: "DMA",
+            ..EMPTY
+        },
+        Zone {
+            name: "DMA32",
+            ..EMPTY
+        },
+        Zone {
+            name: "Normal",
+            free: normal_free,
+            promo: 800,
+            present: 2 * GIB_PAGES,
+            ..EMPTY
+        },
+        Zone {
+            name: "Movable",
+            ..EMPTY
+        },
+        Zone {
+            name: "Device",
+            ..EMPTY
+        },
+    ]
+}
+
+#[test]
+fn room_is_what_lies_above_high_and_the_reserve() {
+    let watermarks = read(&zoneinfo(&[&low_node(), &far_node(599)], true, 3));
+    assert_eq!(watermarks.zones().len(), 10);
+    // DMA32: 5000 - 300 - 2000; Normal: 1000 - 600; DMA is not counted.
+    assert_eq!(watermarks.room_pages(0), 2700 + 400);
+    assert_eq!(watermarks.room_pages(1), 0, "below the high watermark");
+    assert_eq!(watermarks.room_pages(5), 0, "unknown node");
+}
+
+#[test]
+fn zone_fields() {
+    let watermarks = read(&zoneinfo(&[&low_node()], true, 2));
+    let dma32 = watermarks.zones()[1];
+    assert_eq!((dma32.nid, dma32.kind), (0, ZoneKind::Dma32));
+    assert_eq!(
+        (dma32.free_pages, dma32.min_pages, dma32.low_pages),
+        (5000, 100, 200)
+    );
+    assert_eq!((dma32.high_pages, dma32.promo_pages), (300, Some(400)));
+    assert_eq!((dma32.present_pages, dma32.managed_pages), (700000, 700000));
+    assert_eq!(dma32.protection_pages[..5], [0, 0, 1920, 2000, 2000]);
+    assert_eq!(watermarks.zones()[4].kind, ZoneKind::Device);
+}
+
+#[test]
+fn shortcut_needs_more_than_promo_and_a_gib() {
+    for with_promo in [true, false] {
+        let at = |free| read(&zoneinfo(&[&far_node(free)], with_promo, 1)).free_space_shortcut(0);
+        assert!(!at(GIB_PAGES + 800), "promo printed: {with_promo}");
+        assert!(at(GIB_PAGES + 801), "promo printed: {with_promo}");
+    }
+    let mut with_cma = far_node(GIB_PAGES + 900);
+    with_cma[2].cma = 100;
+    assert!(
+        !read(&zoneinfo(&[&with_cma], true, 1)).free_space_shortcut(0),
+        "free CMA counts not"
+    );
+}
+
+#[test]
+fn shortcut_scales_with_a_large_node() {
+    let mut large = far_node(4 * GIB_PAGES + 800);
+    large[2].present = 64 * GIB_PAGES;
+    assert!(!read(&zoneinfo(&[&large], true, 1)).free_space_shortcut(0));
+    large[2].free += 1;
+    assert!(read(&zoneinfo(&[&large], true, 1)).free_space_shortcut(0));
+}
+
+#[test]
+fn refresh_sees_new_values_and_a_grown_file() {
+    let tree = FakeTree::new();
+    tree.proc("zoneinfo", &zoneinfo(&[&far_node(599)], true, 1));
+    let mut watermarks = Watermarks::open(&tree.root).unwrap();
+    // 400 CPUs: far beyond the first buffer.
+    tree.proc(
+        "zoneinfo",
+        &zoneinfo(&[&far_node(700), &far_node(601)], true, 400),
+    );
+    watermarks.refresh().unwrap();
+    assert_eq!(
+        (watermarks.room_pages(0), watermarks.room_pages(1)),
+        (100, 1)
+    );
+}
+
+#[test]
+fn damage_is_an_error() {
+    for text in [
+        "",
+        "nothing here\n",
+        "Node 0, zone   Normal\n  pages free     x\n",
+    ] {
+        let tree = FakeTree::new();
+        tree.proc("zoneinfo", text);
+        let error = Watermarks::open(&tree.root).unwrap_err().to_string();
+        assert!(error.contains("zoneinfo"), "{error}");
+    }
+}
+
+#[test]
+fn this_machine() {
+    let mut watermarks = Watermarks::open(&SysRoot::default()).unwrap();
+    watermarks.refresh().unwrap();
+    assert!(
+        watermarks
+            .zones()
+            .iter()
+            .any(|zone| zone.managed_pages > 0 && zone.high_pages > 0)
+    );
+}

@@ -1,0 +1,140 @@
+//! Loading a source's BPF object: the shared maps, the shape of the records, the rule, statistics
+//! and ready samples, which are the same for every source that reports from BPF.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder, RingBufferBuilder};
+use pghot_hotness::Rule;
+use pghot_linux::bpf;
+
+use crate::records::RANGES_MAX;
+use crate::{Error, ReadySample, RecordMaps, SourceStats};
+
+/// A loaded BPF object that reports into the record maps.
+pub(crate) struct Reporter {
+    object: Object,
+    rule: MapHandle,
+    stats: MapHandle,
+    ready_samples: MapHandle,
+}
+
+/// The bytes of `struct pghot_shape` in `records.bpf.h`.
+fn shape_bytes(maps: &RecordMaps) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(8 + RANGES_MAX * 24);
+    let precision = maps.format() == pghot_hotness::Format::Precision;
+    bytes.extend((precision as u32).to_ne_bytes());
+    bytes.extend((maps.span().ranges().count() as u32).to_ne_bytes());
+    for (range, first_index) in maps.span().ranges() {
+        for word in [range.start, range.end, first_index] {
+            bytes.extend(word.to_ne_bytes());
+        }
+    }
+    bytes.resize(8 + RANGES_MAX * 24, 0);
+    bytes
+}
+
+/// The `i`th 64-bit word of a struct that a program wrote.
+fn word(bytes: &[u8], i: usize) -> Option<u64> {
+    Some(u64::from_ne_bytes(
+        bytes.get(i * 8..i * 8 + 8)?.try_into().ok()?,
+    ))
+}
+
+impl Reporter {
+    /// Loads `image`, a BPF object that includes `records.bpf.h` and declares `stats`.
+    pub fn load(image: &[u8], maps: &RecordMaps, rule: &Rule) -> Result<Reporter, Error> {
+        let bpf_error = |what| move |source| Error::Bpf { what, source };
+        let mut open = ObjectBuilder::default()
+            .open_memory(image)
+            .map_err(bpf_error("open the source's BPF object"))?;
+        let shared = bpf_error("share the record maps");
+        bpf::open_map(&mut open, "records")
+            .reuse_fd(maps.records_fd())
+            .map_err(shared)?;
+        bpf::open_map(&mut open, "sections")
+            .reuse_fd(maps.sections_fd())
+            .map_err(shared)?;
+        let constants = bpf_error("set the shape of the records");
+        let shape = shape_bytes(maps);
+        bpf::open_map(&mut open, ".rodata")
+            .set_initial_value(&shape)
+            .map_err(constants)?;
+        bpf::open_map(&mut open, ".bss")
+            .set_initial_value(&rule.to_bytes())
+            .map_err(constants)?;
+        let mut object = open
+            .load()
+            .map_err(bpf_error("load the source's BPF program"))?;
+        let mut handle =
+            |name| bpf::handle(&mut object, name).map_err(bpf_error("reopen the source's maps"));
+        let (rule, stats) = (handle(".bss")?, handle("stats")?);
+        let ready_samples = handle("ready_samples")?;
+        Ok(Reporter {
+            object,
+            rule,
+            stats,
+            ready_samples,
+        })
+    }
+
+    /// Attaches one program to its hook; it runs until the link is dropped.
+    pub fn attach(&self, program: &str) -> Result<libbpf_rs::Link, Error> {
+        let attached = bpf::program(&self.object, program).attach();
+        attached.map_err(|source| Error::Bpf {
+            what: "attach the source's BPF program",
+            source,
+        })
+    }
+
+    pub fn set_rule(&mut self, rule: &Rule) -> Result<(), Error> {
+        self.rule
+            .update(&0u32.to_ne_bytes(), &rule.to_bytes(), MapFlags::ANY)
+            .map_err(|source| Error::Bpf {
+                what: "set the update rule",
+                source,
+            })
+    }
+
+    pub fn stats(&self) -> Result<SourceStats, Error> {
+        let per_cpu = self
+            .stats
+            .lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY)
+            .map_err(|source| Error::Bpf {
+                what: "read the source's statistics",
+                source,
+            })?
+            .unwrap_or_default();
+        let sum = |i: usize| per_cpu.iter().filter_map(|bytes| word(bytes, i)).sum();
+        Ok(SourceStats {
+            recorded: sum(0),
+            recorded_pages: sum(1),
+            became_ready: sum(2),
+            lost: sum(3),
+            not_tracked: sum(4),
+            unreadable: sum(5),
+        })
+    }
+
+    pub fn drain_ready(&self, sink: &mut dyn FnMut(ReadySample)) -> Result<(), Error> {
+        let ring_error = |source| Error::Bpf {
+            what: "read the ready samples",
+            source,
+        };
+        let sink = Rc::new(RefCell::new(sink));
+        let mut builder = RingBufferBuilder::new();
+        builder
+            .add(&self.ready_samples, |bytes| {
+                if let (Some(pfn), Some(when_ns)) = (word(bytes, 0), word(bytes, 1)) {
+                    (*sink.borrow_mut())(ReadySample { pfn, when_ns });
+                }
+                0
+            })
+            .map_err(ring_error)?;
+        builder
+            .build()
+            .map_err(ring_error)?
+            .consume()
+            .map_err(ring_error)
+    }
+}

@@ -1,0 +1,128 @@
+//! The hotness sources: whoever sees an access reports it into the record table.
+//!
+//! One folder per source, with its BPF program, its Rust half and a README: how it works, what it
+//! costs, when it is blind. [`SOURCES`] lists them; adding one touches its folder and that list.
+//!
+//! All sources write the same records, which lie in BPF arrays that are mapped into the daemon
+//! ([`RecordMaps`]). A source that this kernel lacks is `Availability::Unavailable`; the rest
+//! runs on.
+
+mod attach;
+pub mod hint_fault;
+mod records;
+
+use pghot_hotness::{Pfn, Rule};
+use pghot_linux::SysRoot;
+use pghot_linux::knobs::{Knobs, KnobsError};
+use serde::Serialize;
+
+/// Whether a source can run here; if not, why, for an operator.
+pub use pghot_linux::probe::Answer as Availability;
+pub use records::RecordMaps;
+
+/// Every source, in the order of their bits in `enabled_sources`.
+pub const SOURCES: &[Descriptor] = &[hint_fault::DESCRIPTOR];
+
+/// A source, described once: for `enabled_sources`, `doctor`, `status` and the reference.
+pub struct Descriptor {
+    /// Its name in reports.
+    pub name: &'static str,
+    /// Its bit in `enabled_sources`.
+    pub bit: u32,
+    /// What it sees, in one sentence.
+    pub doc: &'static str,
+    /// Whether this kernel has what it needs. Looks, changes nothing.
+    pub check: fn(&SysRoot) -> Availability,
+    /// Loads and attaches it. It reports until the returned source is dropped; kernel settings
+    /// that it changed go back with `knobs`.
+    pub start: fn(&mut Start<'_>) -> Result<Box<dyn Source>, Error>,
+}
+
+/// What a source needs to start.
+pub struct Start<'a> {
+    /// Where it reports to.
+    pub maps: &'a RecordMaps,
+    /// The update rule at the start.
+    pub rule: Rule,
+    /// The kernel settings, saved before they are changed.
+    pub knobs: &'a mut Knobs,
+    /// Nothing will be promoted: a kernel that promotes by itself must go on doing so.
+    pub dry_run: bool,
+}
+
+/// A running source. Dropping it detaches everything.
+pub trait Source: Send {
+    /// Its description.
+    fn descriptor(&self) -> &'static Descriptor;
+
+    /// Applies a new update rule to the reports from now on.
+    fn set_rule(&mut self, rule: &Rule) -> Result<(), Error>;
+
+    /// What it reported since it started.
+    fn stats(&self) -> Result<SourceStats, Error>;
+
+    /// Hands over when sampled pages became ready, for measuring latency: about one page in 64,
+    /// always the same ones.
+    fn drain_ready(&mut self, sink: &mut dyn FnMut(ReadySample)) -> Result<(), Error>;
+}
+
+/// Reports of one source, by what became of them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct SourceStats {
+    /// Accesses that are in records.
+    pub recorded: u64,
+    /// Base pages of those accesses: a large folio counts by its pages.
+    pub recorded_pages: u64,
+    /// Of the accesses, those that made a page ready.
+    pub became_ready: u64,
+    /// Accesses lost to 64 lost races in a row.
+    pub lost: u64,
+    /// Accesses of pages outside the lower tier.
+    pub not_tracked: u64,
+    /// Times at which the source could not tell the page.
+    pub unreadable: u64,
+}
+
+/// A sampled page became ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReadySample {
+    /// The page.
+    pub pfn: Pfn,
+    /// When, `CLOCK_MONOTONIC` ns.
+    pub when_ns: u64,
+}
+
+/// What can go wrong with a source.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The kernel refused a BPF map, program or hook.
+    #[error("cannot {what}: {source}; run `pghot doctor` to see what this kernel lacks")]
+    Bpf {
+        /// What was being done.
+        what: &'static str,
+        /// libbpf's or the kernel's answer.
+        source: libbpf_rs::Error,
+    },
+    /// More PFN ranges than the BPF programs search.
+    #[error("the lower tier has {got} separate PFN ranges, and {max} are supported")]
+    TooManyRanges {
+        /// Ranges of this machine.
+        got: usize,
+        /// Ranges that the BPF programs can hold.
+        max: usize,
+    },
+    /// The record maps could not be mapped.
+    #[error("cannot map the hotness records ({bytes} bytes): {source}")]
+    Map {
+        /// Size of the map.
+        bytes: u64,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+    /// The records do not fit together.
+    #[error(transparent)]
+    Records(#[from] pghot_hotness::Error),
+    /// A kernel setting could not be changed.
+    #[error(transparent)]
+    Knobs(#[from] KnobsError),
+}

@@ -16,16 +16,17 @@
  * width of the field: 8.2 s or 32.8 s. `ready` is set when freq reaches the threshold.
  *
  * A time modulo 8.2 s lies about old accesses, unless old records are cleared before they wrap.
- * So each section of 32768 pages has one 64-bit word that tells when the section was last aged. A
- * report trusts a record only while that is recent enough; if the migrator is late, or stopped, a
- * report starts a new window instead of guessing. That is why two accesses further apart than the
- * window never make a page ready, whatever else happens.
+ * So each section of 32768 pages has one 64-bit word that tells until when the last ageing keeps
+ * its times apart. A report trusts a record only until then; if the migrator is late, or stopped,
+ * a report starts a new window instead of guessing. That is why two accesses further apart than
+ * the window never make a page ready, whatever else happens.
  *
- * Section word:  aged_ms:61 [3..63]  sweeping:1 [2]  hot:1 [1]  live:1 [0]
+ * Section word:  until_ms:61 [3..63]  sweeping:1 [2]  hot:1 [1]  live:1 [0]
  *
  *   live      some record of the section may be non-zero: it must be aged
  *   hot       some record of the section may be ready: the migrator looks here
- *   sweeping  the migrator is reading the section now; nobody else may reset aged_ms
+ *   sweeping  the migrator is reading the section now; nobody else may renew until_ms
+ *   until_ms  records may be trusted up to this time; 0 in an idle section
  *
  * All times are CLOCK_MONOTONIC in milliseconds, never jiffies: the rule is the same at any HZ.
  */
@@ -49,7 +50,7 @@
 #define HOTNESS_LIVE		1ull
 #define HOTNESS_HOT		2ull
 #define HOTNESS_SWEEPING	4ull
-#define HOTNESS_AGED_SHIFT	3
+#define HOTNESS_UNTIL_SHIFT	3
 
 /*
  * A report may be this late or out of order and still count as "now": CPUs race between reading
@@ -71,7 +72,7 @@ struct hotness_layout {
 	__u32 freq_shift;
 	__u32 freq_max;
 	__u32 nid_mask;
-	__u32 ready;
+	__u32 ready_shift;
 	__u32 mask;		/* the whole record within its 32-bit word */
 };
 
@@ -80,22 +81,28 @@ HOTNESS_FN struct hotness_layout hotness_layout(int precision)
 {
 	struct hotness_layout u8 = {
 		.unit_shift = 8, .time_shift = 2, .time_mask = 0x1f,
-		.freq_shift = 0, .freq_max = 3, .nid_mask = 0, .ready = 1u << 7, .mask = 0xff,
+		.freq_shift = 0, .freq_max = 3, .nid_mask = 0, .ready_shift = 7, .mask = 0xff,
 	};
 	struct hotness_layout u32 = {
 		.unit_shift = 1, .time_shift = 13, .time_mask = 0x3fff,
 		.freq_shift = 10, .freq_max = 7, .nid_mask = HOTNESS_NID_MAX,
-		.ready = 1u << 31, .mask = 0xffffffffu,
+		.ready_shift = 31, .mask = 0xffffffffu,
 	};
 
 	return precision ? u32 : u8;
 }
 
-/* What a report needs to know; derived from the tunables by hotness_rule_init(). */
+/*
+ * What a report needs to know; derived from the tunables by hotness_rule_init(). The counting is
+ * worked out beforehand: `step[freq]` is the frequency field and the ready bit after one more
+ * access, in their places.
+ */
 struct hotness_rule {
+	__s64 trust_ms;		/* how long after its ageing a section holds no wrapped times */
+	__u32 span;		/* largest lateness + age that is surely inside the window, as it
+				   comes out of hotness_late_age() */
 	__u32 freq_threshold;	/* 1..freq_max accesses within the window make a page ready */
-	__s32 span_units;	/* largest lateness + age that is surely inside the window */
-	__s64 trust_ms;		/* a section aged longer ago than this may hold wrapped times */
+	__u32 step[8];
 };
 
 /*
@@ -108,9 +115,15 @@ HOTNESS_FN void hotness_rule_init(struct hotness_rule *rule, int precision, __u3
 {
 	struct hotness_layout l = hotness_layout(precision);
 
-	rule->freq_threshold = freq_threshold;
-	rule->span_units = (__s32)((window_ms + HOTNESS_LATE_MS) >> l.unit_shift) - 1;
 	rule->trust_ms = ((__s64)l.time_mask << l.unit_shift) - HOTNESS_LATE_MS - window_ms;
+	rule->span = (((window_ms + HOTNESS_LATE_MS) >> l.unit_shift) - 1) << l.time_shift;
+	rule->freq_threshold = freq_threshold;
+	for (__u32 freq = 0; freq < 8; freq++) {
+		__u32 next = freq < l.freq_max ? freq + 1 : l.freq_max;
+
+		rule->step[freq] = next << l.freq_shift |
+				   (__u32)(next >= freq_threshold) << l.ready_shift;
+	}
 }
 
 HOTNESS_FN __u32 hotness_freq(__u32 rec, int precision)
@@ -121,29 +134,31 @@ HOTNESS_FN __u32 hotness_freq(__u32 rec, int precision)
 }
 
 /*
- * Time units since the record's last access, counted from HOTNESS_LATE_MS before it, so that an
- * access that lies slightly ahead of now is not taken for one that lies a whole wrap behind.
+ * Time since the record's last access, in units and in the place of the time field; counted from
+ * HOTNESS_LATE_MS before it, so that an access that lies slightly ahead of now is not taken for
+ * one that lies a whole wrap behind. The bits below the time field are set before subtracting, so
+ * that the record's lower fields borrow nothing.
  */
-HOTNESS_FN __u32 hotness_late_age_units(__u32 rec, __u64 now_ms, int precision)
+HOTNESS_FN __u32 hotness_late_age(__u32 rec, __u64 now_ms, int precision)
 {
 	struct hotness_layout l = hotness_layout(precision);
+	__u32 late = HOTNESS_LATE_MS >> l.unit_shift;
+	__u32 now = ((__u32)(now_ms >> l.unit_shift) + late) << l.time_shift;
 
-	return ((__u32)((now_ms + HOTNESS_LATE_MS) >> l.unit_shift) - (rec >> l.time_shift)) &
-	       l.time_mask;
-}
-
-HOTNESS_FN int hotness_trusted(__u64 section, __u64 now_ms, const struct hotness_rule *rule)
-{
-	return (__s64)(now_ms - (section >> HOTNESS_AGED_SHIFT)) <= rule->trust_ms;
+	return ((now | ((1u << l.time_shift) - 1)) - rec) & l.time_mask << l.time_shift;
 }
 
 /* The record's last access lies surely within the window. */
-HOTNESS_FN int hotness_fresh(__u32 rec, __u64 now_ms, int trusted,
-			     const struct hotness_rule *rule, int precision)
+HOTNESS_FN int hotness_fresh(__u32 rec, __u64 now_ms, const struct hotness_rule *rule,
+			     int precision)
 {
-	__s32 span = trusted ? rule->span_units : -1;
+	return hotness_late_age(rec, now_ms, precision) <= rule->span;
+}
 
-	return (__s32)hotness_late_age_units(rec, now_ms, precision) <= span;
+/* The section's times are unambiguous. Never true of an idle section, whose word is small. */
+HOTNESS_FN int hotness_trusted(__u64 section, __u64 now_ms)
+{
+	return section >= now_ms << HOTNESS_UNTIL_SHIFT;
 }
 
 /* The update rule: the record after an access by a CPU of `nid` at `now_ms`. */
@@ -152,12 +167,11 @@ HOTNESS_FN __u32 hotness_next(__u32 rec, __u64 now_ms, __u32 nid, int trusted,
 {
 	struct hotness_layout l = hotness_layout(precision);
 	__u32 time = (__u32)(now_ms >> l.unit_shift) & l.time_mask;
-	__u32 freq = hotness_freq(rec, precision);
+	__u32 freq = 0;
 
-	freq = hotness_fresh(rec, now_ms, trusted, rule, precision) ? freq : 0;
-	freq += freq < l.freq_max;
-	return freq << l.freq_shift | time << l.time_shift | (nid & l.nid_mask) |
-	       (freq >= rule->freq_threshold ? l.ready : 0);
+	if (trusted && hotness_fresh(rec, now_ms, rule, precision))
+		freq = hotness_freq(rec, precision);
+	return time << l.time_shift | (nid & l.nid_mask) | rule->step[freq];
 }
 
 #define HOTNESS_RECORDED	1	/* the access is in the record */
@@ -165,11 +179,11 @@ HOTNESS_FN __u32 hotness_next(__u32 rec, __u64 now_ms, __u32 nid, int trusted,
 #define HOTNESS_LOST		4	/* HOTNESS_TRIES lost races: not recorded */
 
 /*
- * Mark a section before its record changes, so that no record is ever non-zero in a section that
- * the migrator believes idle. The first mark of an idle section also says "aged now": all its
- * records are zero, which is as aged as can be.
+ * Mark a section. The first mark of an idle section makes it as good as just aged, for all its
+ * records are zero.
  */
-HOTNESS_SLOW void hotness_mark(__u64 *section, __u64 need, __u64 now_ms)
+HOTNESS_SLOW void hotness_mark(__u64 *section, __u64 need, __u64 now_ms,
+			       const struct hotness_rule *rule)
 {
 	for (int i = 0; i < HOTNESS_TRIES; i++) {
 		__u64 old = *(volatile __u64 *)section;
@@ -178,57 +192,81 @@ HOTNESS_SLOW void hotness_mark(__u64 *section, __u64 need, __u64 now_ms)
 		if (new == old)
 			return;
 		if (!(old & (HOTNESS_LIVE | HOTNESS_SWEEPING)))
-			new = need | HOTNESS_LIVE | now_ms << HOTNESS_AGED_SHIFT;
-		if (__sync_val_compare_and_swap(section, old, new) == old)
+			new = need | (now_ms + rule->trust_ms) << HOTNESS_UNTIL_SHIFT;
+		if (__sync_bool_compare_and_swap(section, old, new))
 			return;
 	}
 }
 
 /*
+ * One try to change the record. Compares and swaps the 32-bit word around it, the least that BPF
+ * can: a default-mode record shares its word with three neighbours, of which not a bit changes.
+ */
+HOTNESS_FN int hotness_try(__u32 *word, __u32 shift, __u64 *section, __u64 now_ms, __u32 nid,
+			   int trusted, const struct hotness_rule *rule, int precision)
+{
+	struct hotness_layout l = hotness_layout(precision);
+	__u32 old = *(volatile __u32 *)word;
+	__u32 rec = (old >> shift) & l.mask;
+	__u32 next = hotness_next(rec, now_ms, nid, trusted, rule, precision);
+	__u32 new = old ^ (rec ^ next) << shift;
+	__u64 need = HOTNESS_LIVE | (__u64)(next >> l.ready_shift) << 1;
+
+	/* A page that is accessed all the time costs its neighbours no cache line. */
+	if (new != old && !__sync_bool_compare_and_swap(word, old, new))
+		return HOTNESS_LOST;
+	/*
+	 * The section is looked at after the record has changed: a sweep in between may have
+	 * passed the record by and called the section idle.
+	 */
+	if (__builtin_expect((*(volatile __u64 *)section & need) != need, 0))
+		hotness_mark(section, need, now_ms, rule);
+	return HOTNESS_RECORDED | ((next & ~rec) >> l.ready_shift) << 1;
+}
+
+/*
+ * The first report into an idle section, reports into one that was not aged in time, and lost
+ * races. An idle section is marked before its record changes, so that no record is non-zero in a
+ * section that the migrator believes idle; and what it seems to hold is never trusted.
+ */
+HOTNESS_SLOW int hotness_report_slow(__u32 *word, __u32 shift, __u64 *section, __u64 now_ms,
+				     __u32 nid, const struct hotness_rule *rule, int precision)
+{
+	int trusted = hotness_trusted(*(volatile __u64 *)section, now_ms);
+
+	hotness_mark(section, HOTNESS_LIVE, now_ms, rule);
+	for (int i = 0; i < HOTNESS_TRIES; i++) {
+		int result = hotness_try(word, shift, section, now_ms, nid, trusted, rule,
+					 precision);
+
+		if (result != HOTNESS_LOST)
+			return result;
+	}
+	return HOTNESS_LOST;
+}
+
+/*
  * Report one access. `word` is the aligned 32-bit word that holds the record, `shift` the record's
- * first bit in it (0 in precision mode). BPF compares and swaps 32 bits at least, so a default-mode
- * record shares its word with three neighbours; only the record's own bits change, and a neighbour's
- * report in between makes this one try again.
- *
- * The section is marked before the record is written (see hotness_mark) and looked at once more
- * after: a sweep that began in between cleared the mark and may have passed the record by.
+ * first bit in it (0 in precision mode). Touches the record's and the section's cache line.
  */
 HOTNESS_FN int hotness_report(__u32 *word, __u32 shift, __u64 *section, __u64 now_ms, __u32 nid,
 			      const struct hotness_rule *rule, int precision)
 {
-	struct hotness_layout l = hotness_layout(precision);
-	__u64 mark = *(volatile __u64 *)section;
+	int result;
 
-	if (__builtin_expect(!(mark & HOTNESS_LIVE), 0)) {
-		hotness_mark(section, HOTNESS_LIVE, now_ms);
-		mark = *(volatile __u64 *)section;
-	}
-
-	int trusted = hotness_trusted(mark, now_ms, rule);
-
-	for (int i = 0; i < HOTNESS_TRIES; i++) {
-		__u32 old = *(volatile __u32 *)word;
-		__u32 rec = (old >> shift) & l.mask;
-		__u32 next = hotness_next(rec, now_ms, nid, trusted, rule, precision);
-		__u64 need = next & l.ready ? HOTNESS_LIVE | HOTNESS_HOT : HOTNESS_LIVE;
-		__u32 new = old ^ (rec ^ next) << shift;
-
-		/* A page that is accessed all the time costs its neighbours no cache line. */
-		if (new != old && !__sync_bool_compare_and_swap(word, old, new))
-			continue;
-		if (__builtin_expect((*(volatile __u64 *)section & need) != need, 0))
-			hotness_mark(section, need, now_ms);
-		return next & ~rec & l.ready ? HOTNESS_RECORDED | HOTNESS_BECAME_READY
-					     : HOTNESS_RECORDED;
-	}
-	return HOTNESS_LOST;
+	if (__builtin_expect(!hotness_trusted(*(volatile __u64 *)section, now_ms), 0))
+		return hotness_report_slow(word, shift, section, now_ms, nid, rule, precision);
+	result = hotness_try(word, shift, section, now_ms, nid, 1, rule, precision);
+	if (__builtin_expect(result == HOTNESS_LOST, 0))
+		return hotness_report_slow(word, shift, section, now_ms, nid, rule, precision);
+	return result;
 }
 
 /* Ageing: what is left of a record at `now_ms`. Untrusted sections are cleared whole. */
 HOTNESS_FN __u32 hotness_aged(__u32 rec, __u64 now_ms, int trusted,
 			      const struct hotness_rule *rule, int precision)
 {
-	return hotness_fresh(rec, now_ms, trusted, rule, precision) ? rec : 0;
+	return trusted && hotness_fresh(rec, now_ms, rule, precision) ? rec : 0;
 }
 
 #endif

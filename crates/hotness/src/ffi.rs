@@ -6,9 +6,10 @@ use crate::Rule;
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RawRule {
-    pub freq_threshold: u32,
-    pub span_units: i32,
     pub trust_ms: i64,
+    pub span: u32,
+    pub freq_threshold: u32,
+    pub step: [u32; 8],
 }
 
 /// Mirror of `struct hotness_layout`.
@@ -21,7 +22,7 @@ pub struct RawLayout {
     pub freq_shift: u32,
     pub freq_max: u32,
     pub nid_mask: u32,
-    pub ready: u32,
+    pub ready_shift: u32,
     pub mask: u32,
 }
 
@@ -49,8 +50,8 @@ unsafe extern "C" {
         rule: *const RawRule,
         precision: i32,
     ) -> u32;
-    pub fn pghot_late_age_units(rec: u32, now_ms: u64, precision: i32) -> u32;
-    pub fn pghot_trusted(section: u64, now_ms: u64, rule: *const RawRule) -> i32;
+    pub fn pghot_late_age(rec: u32, now_ms: u64, precision: i32) -> u32;
+    pub fn pghot_trusted(section: u64, now_ms: u64) -> i32;
     pub fn pghot_rule_init(rule: *mut RawRule, precision: i32, freq_threshold: u32, window_ms: u32);
     pub fn pghot_layout(precision: i32) -> RawLayout;
 }
@@ -59,7 +60,7 @@ pub const LATE_MS: u32 = 256;
 pub const LIVE: u64 = 1;
 pub const HOT: u64 = 2;
 pub const SWEEPING: u64 = 4;
-pub const AGED_SHIFT: u32 = 3;
+pub const UNTIL_SHIFT: u32 = 3;
 
 /// What became of one report (the return value of `hotness_report`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,7 +91,7 @@ pub fn aged(rec: u32, now_ms: u64, trusted: bool, rule: &Rule) -> u32 {
     unsafe { pghot_aged(rec, now_ms, trusted as i32, rule.raw(), precision as i32) }
 }
 
-pub fn trusted(section: u64, now_ms: u64, rule: &Rule) -> bool {
-    // SAFETY: the function reads the rule behind the reference and nothing else.
-    unsafe { pghot_trusted(section, now_ms, rule.raw()) != 0 }
+pub fn trusted(section: u64, now_ms: u64) -> bool {
+    // SAFETY: a pure function of its arguments.
+    unsafe { pghot_trusted(section, now_ms) != 0 }
 }

@@ -22,14 +22,14 @@ __u32 pghot_aged(__u32 rec, __u64 now_ms, int trusted, const struct hotness_rule
 	return hotness_aged(rec, now_ms, trusted, rule, precision);
 }
 
-__u32 pghot_late_age_units(__u32 rec, __u64 now_ms, int precision)
+__u32 pghot_late_age(__u32 rec, __u64 now_ms, int precision)
 {
-	return hotness_late_age_units(rec, now_ms, precision);
+	return hotness_late_age(rec, now_ms, precision);
 }
 
-int pghot_trusted(__u64 section, __u64 now_ms, const struct hotness_rule *rule)
+int pghot_trusted(__u64 section, __u64 now_ms)
 {
-	return hotness_trusted(section, now_ms, rule);
+	return hotness_trusted(section, now_ms);
 }
 
 void pghot_rule_init(struct hotness_rule *rule, int precision, __u32 freq_threshold,

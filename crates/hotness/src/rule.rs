@@ -121,12 +121,26 @@ impl Rule {
         self.trust_ms() / 2
     }
 
+    /// The threshold: accesses within the window that make a page ready.
+    pub fn freq_threshold(&self) -> u32 {
+        self.raw.freq_threshold
+    }
+
     /// The bytes of `struct hotness_rule`, as the BPF programs read them.
-    pub fn to_bytes(&self) -> [u8; 16] {
-        let mut bytes = [0; 16];
-        bytes[0..4].copy_from_slice(&self.raw.freq_threshold.to_ne_bytes());
-        bytes[4..8].copy_from_slice(&self.raw.span_units.to_ne_bytes());
-        bytes[8..16].copy_from_slice(&self.raw.trust_ms.to_ne_bytes());
+    pub fn to_bytes(&self) -> [u8; size_of::<RawRule>()] {
+        let RawRule {
+            trust_ms,
+            span,
+            freq_threshold,
+            step,
+        } = self.raw;
+        let mut bytes = [0; size_of::<RawRule>()];
+        bytes[0..8].copy_from_slice(&trust_ms.to_ne_bytes());
+        bytes[8..12].copy_from_slice(&span.to_ne_bytes());
+        bytes[12..16].copy_from_slice(&freq_threshold.to_ne_bytes());
+        for (slot, word) in bytes[16..].chunks_exact_mut(4).zip(step) {
+            slot.copy_from_slice(&word.to_ne_bytes());
+        }
         bytes
     }
 
@@ -135,7 +149,7 @@ impl Rule {
     }
 }
 
-const _: () = assert!(size_of::<RawRule>() == 16);
+const _: () = assert!(size_of::<RawRule>() == 48);
 
 /// One record, taken apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -167,7 +181,7 @@ impl Record {
 
     /// The threshold was reached and the page is waiting for the migrator.
     pub fn is_ready(self) -> bool {
-        self.bits & self.format.layout().ready != 0
+        self.bits & (1 << self.format.layout().ready_shift) != 0
     }
 
     /// The node of the last accessing CPU; `None` in default mode, which does not keep it.
@@ -183,7 +197,8 @@ impl Record {
     pub fn age_ms(self, now_ms: u64) -> u32 {
         let precision = self.format.is_precision() as i32;
         // SAFETY: a pure function of its arguments.
-        let units = unsafe { ffi::pghot_late_age_units(self.bits, now_ms, precision) };
+        let age = unsafe { ffi::pghot_late_age(self.bits, now_ms, precision) };
+        let units = age >> self.format.layout().time_shift;
         (units * self.format.unit_ms()).saturating_sub(ffi::LATE_MS)
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
-use crate::ffi::{self, AGED_SHIFT, HOT, LIVE, SWEEPING};
+use crate::ffi::{self, HOT, LIVE, SWEEPING, UNTIL_SHIFT};
 use crate::{
     Error, Format, InMemory, Nid, Pfn, Record, Report, Rule, SECTION_PAGES, Span, Storage,
 };
@@ -237,7 +237,8 @@ impl Table {
             for section in first..first + count {
                 let mark = &self.storage.sections()[section];
                 let word = mark.load(Relaxed);
-                let due = now_ms.saturating_sub(word >> AGED_SHIFT) >= interval_ms;
+                let aged_ms = (word >> UNTIL_SHIFT).saturating_sub(rule.trust_ms());
+                let due = now_ms.saturating_sub(aged_ms) >= interval_ms;
                 if word & (LIVE | HOT) != 0 && due {
                     self.sweep_section(section, mark, now_ms, rule, &mut swept);
                 }
@@ -258,18 +259,19 @@ impl Table {
         // Reports that arrive from here on mark the section live again.
         let swap = |w: u64| Some((w | SWEEPING) & !LIVE);
         let before = mark.fetch_update(AcqRel, Acquire, swap).unwrap_or_default();
-        let trusted = ffi::trusted(before, now_ms, rule);
+        let trusted = ffi::trusted(before, now_ms);
         let mut left = false;
         for word in self.section_words(section) {
             if word.load(Relaxed) != 0 {
                 left |= self.age_word(word, now_ms, trusted, rule, swept);
             }
         }
-        // An emptied section becomes idle, unless a report marked it meanwhile.
-        let live = if left { LIVE } else { 0 };
-        let done = |w: u64| {
-            let flags = (w & (LIVE | HOT)) | live;
-            Some(now_ms << AGED_SHIFT | flags)
+        let until = (now_ms + rule.trust_ms()) << UNTIL_SHIFT;
+        let done = |w: u64| match (w & (LIVE | HOT), left) {
+            (flags, true) => Some(until | flags | LIVE),
+            // Emptied, unless a report marked it meanwhile: then its record is just as young.
+            (flags, false) if flags & LIVE != 0 => Some(until | flags),
+            (_, false) => Some(0),
         };
         mark.fetch_update(AcqRel, Acquire, done).ok();
     }
@@ -296,7 +298,7 @@ impl Table {
                 };
                 new |= kept << (slot * 8);
                 expired += (kept != rec) as u64;
-                expired_ready += (kept != rec && rec & l.ready != 0) as u64;
+                expired_ready += (kept != rec && rec >> l.ready_shift & 1 != 0) as u64;
             }
             if new == old {
                 return new != 0;

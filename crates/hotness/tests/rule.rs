@@ -108,7 +108,7 @@ proptest! {
                 let rec = record(&t, page as u64);
                 let run = oracle.run(rule.window_ms() as u64);
                 prop_assert!(rec.freq() <= run, "page {page}: {} > {run}", rec.freq());
-                let ready = rec.freq() >= t_threshold(&rule);
+                let ready = rec.freq() >= rule.freq_threshold();
                 prop_assert_eq!(rec.is_ready(), ready && !rec.is_empty());
             }
         }
@@ -136,7 +136,7 @@ proptest! {
             let rec = record(&t, 3);
             let run = oracle.run(rule.window_ms() as u64);
             prop_assert_eq!(rec.freq(), run.min(rule.format().freq_max()));
-            prop_assert_eq!(rec.is_ready(), run >= t_threshold(&rule));
+            prop_assert_eq!(rec.is_ready(), run >= rule.freq_threshold());
             prop_assert_eq!(report == Report::BecameReady, rec.is_ready() && !was_ready);
             prop_assert!(rec.age_ms(now) == 0 && rec.is_fresh(now, &rule));
         }
@@ -210,11 +210,6 @@ proptest! {
             prop_assert_eq!(record(&one, page), record(&many, page));
         }
     }
-}
-
-/// The threshold as the record sees it, read back from the bytes that BPF gets.
-fn t_threshold(rule: &Rule) -> u32 {
-    u32::from_ne_bytes(rule.to_bytes()[0..4].try_into().unwrap())
 }
 
 #[test]

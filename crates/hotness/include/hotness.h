@@ -38,7 +38,7 @@
 #define HOTNESS_FN static inline __attribute__((always_inline, unused))
 /* Off the fast path, and kept out of its registers. */
 #ifdef __bpf__
-#define HOTNESS_SLOW static __attribute__((noinline, unused))
+#define HOTNESS_SLOW HOTNESS_FN	/* a BPF function takes five arguments at most */
 #else
 #define HOTNESS_SLOW static __attribute__((noinline, cold, unused))
 #endif
@@ -252,13 +252,12 @@ HOTNESS_SLOW int hotness_report_slow(__u32 *word, __u32 shift, __u64 *section, _
 HOTNESS_FN int hotness_report(__u32 *word, __u32 shift, __u64 *section, __u64 now_ms, __u32 nid,
 			      const struct hotness_rule *rule, int precision)
 {
-	int result;
+	int result = HOTNESS_LOST;
 
-	if (__builtin_expect(!hotness_trusted(*(volatile __u64 *)section, now_ms), 0))
-		return hotness_report_slow(word, shift, section, now_ms, nid, rule, precision);
-	result = hotness_try(word, shift, section, now_ms, nid, 1, rule, precision);
+	if (__builtin_expect(hotness_trusted(*(volatile __u64 *)section, now_ms), 1))
+		result = hotness_try(word, shift, section, now_ms, nid, 1, rule, precision);
 	if (__builtin_expect(result == HOTNESS_LOST, 0))
-		return hotness_report_slow(word, shift, section, now_ms, nid, rule, precision);
+		result = hotness_report_slow(word, shift, section, now_ms, nid, rule, precision);
 	return result;
 }
 

@@ -38,6 +38,8 @@ pub struct Totals {
     pub batches: u64,
     /// Base pages of the largest batch.
     pub batch_pages_max: u32,
+    /// The longest that one batch took, in ms.
+    pub batch_ms_max: u64,
     /// Records that left the window.
     pub expired: u64,
     /// Of those, ready pages that went cold before they could move.
@@ -365,7 +367,9 @@ impl Migrator {
             batch.folios.len(),
             "a machine must answer for every folio"
         );
+        let handed_ms = now_ms;
         let now_ms = pass.machine.now_ms();
+        self.totals.batch_ms_max = self.totals.batch_ms_max.max(now_ms - handed_ms);
         let gate = self.gate(target, pass.settings, now_ms);
         if outcomes.contains(&Outcome::NoMemory) {
             gate.back_off(now_ms);

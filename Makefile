@@ -1,0 +1,32 @@
+# make setup   install what is missing on this host, fetch the stock kernels
+# make build   build everything, optimised
+# make demo    show promotion in an emulated machine with slow memory
+# make test    every check and every test, those in emulated machines included
+# make bench   measure the hot paths
+# make doc     build the documentation of the code
+
+CARGO ?= cargo
+
+.PHONY: setup build demo test check bench doc
+
+setup:
+	@testbed/setup.sh
+
+build: setup
+	$(CARGO) build --release --workspace
+
+demo: build
+	@$(CARGO) run --quiet --release -p pghot-testbed --bin demo
+
+check: setup
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+test: check
+	@testbed/run-tests.sh
+
+bench: setup
+	$(CARGO) bench --workspace
+
+doc: setup
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps

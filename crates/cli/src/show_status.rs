@@ -1,0 +1,181 @@
+//! What `pghot status` prints: first what is wrong, then what happens, then how it is set.
+
+use std::fmt::Write;
+
+use pghot_daemon::status::{LowerNode, SourceReport, SourceState, Status, TopNode};
+use pghot_engine::TUNABLES;
+
+use crate::units::{bytes, count, pages, seconds};
+
+/// The whole status.
+pub fn text(status: &Status) -> String {
+    let mut text = format!(
+        "pghot {} on Linux {}, {} mode, up {}{}\n",
+        status.version,
+        status.kernel,
+        status.mode,
+        seconds(status.uptime_s),
+        if status.dry_run {
+            ", DRY RUN: nothing is moved"
+        } else {
+            ""
+        }
+    );
+    for warning in &status.warnings {
+        let _ = writeln!(text, "\nWARNING: {warning}");
+    }
+    text.push_str("\nLower tier\n");
+    for node in &status.lower_tier {
+        lower_node(&mut text, node, status.now_ms);
+    }
+    text.push_str("\nTop tier\n");
+    for node in &status.top_tier {
+        top_node(&mut text, node);
+    }
+    text.push_str("\nHotness sources\n");
+    for report in &status.sources {
+        source(&mut text, report);
+    }
+    text.push_str("\nDaemon\n");
+    daemon(&mut text, status);
+    text.push_str("\nTunables\n");
+    for tunable in TUNABLES {
+        if let Some(setting) = status.settings.get(tunable.name) {
+            let value = tunable.show(setting.value);
+            let line = format!("{:<24} {value:>6} {}", tunable.name, setting.unit);
+            let _ = writeln!(text, "  {}", line.trim_end());
+        }
+    }
+    text
+}
+
+fn line(text: &mut String, label: &str, value: &str) {
+    let _ = writeln!(text, "    {label:<11} {value}");
+}
+
+fn lower_node(text: &mut String, node: &LowerNode, now_ms: u64) {
+    let _ = writeln!(text, "  node {}: {}", node.nid, pages(node.pages));
+    let sections = format!(
+        "{} live, {} of them hot",
+        node.live_sections, node.hot_sections
+    );
+    line(text, "sections", &sections);
+    let outcome = |name: &str| node.totals.outcomes.get(name).copied().unwrap_or(0);
+    let moved = format!(
+        "{} in {} batches",
+        pages(outcome("moved")),
+        count(node.totals.batches)
+    );
+    line(text, "moved", &moved);
+    let others = node
+        .totals
+        .outcomes
+        .iter()
+        .filter(|(name, n)| **n > 0 && *name != "moved");
+    let others: Vec<String> = others
+        .map(|(name, n)| format!("{name} {}", count(*n)))
+        .collect();
+    if !others.is_empty() {
+        line(text, "not moved", &others.join(", "));
+    }
+    let cold = format!(
+        "{} records left the window, {} of them ready",
+        count(node.totals.expired),
+        count(node.totals.expired_ready)
+    );
+    line(text, "went cold", &cold);
+    let pass = &node.last_pass;
+    let last_pass = format!(
+        "{} ms ago, took {} ms: {} ready, {} moved",
+        now_ms.saturating_sub(pass.started_ms),
+        pass.ended_ms.saturating_sub(pass.started_ms),
+        count(pass.ready),
+        count(pass.moved_pages)
+    );
+    line(text, "last pass", &last_pass);
+    for (index, why) in node.why.iter().enumerate() {
+        line(text, if index == 0 { "why" } else { "" }, why);
+    }
+}
+
+fn top_node(text: &mut String, node: &TopNode) {
+    let _ = writeln!(
+        text,
+        "  node {}: room for {}",
+        node.nid,
+        pages(node.room_pages)
+    );
+    if node.free_space_shortcut {
+        let shortcut = "so much is free that the kernel promotes here by itself, at the first \
+                        hint fault";
+        line(text, "note", shortcut);
+    }
+}
+
+fn source(text: &mut String, report: &SourceReport) {
+    let state = match report.state {
+        SourceState::Running => "running",
+        SourceState::Disabled => "disabled",
+        SourceState::Unavailable => "unavailable",
+    };
+    let why = report
+        .why
+        .as_ref()
+        .map(|why| format!(": {why}"))
+        .unwrap_or_default();
+    let _ = writeln!(text, "  {}: {state}{why}", report.name);
+    if let Some(stats) = &report.stats {
+        let recorded = format!(
+            "{} accesses of {}",
+            count(stats.recorded),
+            pages(stats.recorded_pages)
+        );
+        line(text, "recorded", &recorded);
+        line(text, "made ready", &count(stats.became_ready));
+        let lost = format!(
+            "{} lost, {} not in the lower tier, {} unreadable",
+            count(stats.lost),
+            count(stats.not_tracked),
+            count(stats.unreadable)
+        );
+        line(text, "others", &lost);
+    }
+}
+
+fn daemon(text: &mut String, status: &Status) {
+    let share = 100.0 * status.cpu_s / status.uptime_s.max(0.001);
+    line(
+        text,
+        "CPU",
+        &format!("{:.2} s, {share:.2} % of one CPU", status.cpu_s),
+    );
+    let (records, marks) = (status.records_bytes, status.section_marks_bytes);
+    line(
+        text,
+        "memory",
+        &format!("{} of records, {} of marks", bytes(records), bytes(marks)),
+    );
+    let latency = &status.latency;
+    let waits = match latency.samples {
+        0 => "nothing measured yet".to_owned(),
+        samples => format!(
+            "p50 {:.1} ms, p99 {:.1} ms, max {:.1} ms ({} pages sampled)",
+            latency.p50_ms,
+            latency.p99_ms,
+            latency.max_ms,
+            count(samples)
+        ),
+    };
+    line(text, "ready-moved", &waits);
+    let grown = status.vmstat_growth.iter().filter_map(|(name, growth)| {
+        let growth = growth.filter(|growth| *growth > 0)?;
+        Some(format!("{name} +{}", count(growth)))
+    });
+    let mut grown: Vec<String> = grown.collect();
+    if grown.is_empty() {
+        grown.push("no counter has grown".into());
+    }
+    for (index, grown) in grown.iter().enumerate() {
+        line(text, if index == 0 { "vmstat" } else { "" }, grown);
+    }
+}

@@ -1,0 +1,223 @@
+//! The `pghot` binary from outside: what it prints, and how it exits.
+//!
+//! Nothing here needs root, a lower tier or a running daemon; it holds with them as well.
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+struct Ran {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+fn pghot(args: &[&str]) -> Ran {
+    let output = Command::new(env!("CARGO_BIN_EXE_pghot"))
+        .args(args)
+        .output()
+        .unwrap();
+    Ran {
+        code: output.status.code(),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// One sentence on the standard error, nothing on the standard output.
+fn assert_refused(args: &[&str], code: i32, part: &str) {
+    let ran = pghot(args);
+    let context = format!("{args:?}: {:?} {}{}", ran.code, ran.stdout, ran.stderr);
+    assert_eq!(ran.code, Some(code), "{context}");
+    assert!(ran.stderr.contains(part), "{context}");
+    assert!(ran.stdout.is_empty(), "{context}");
+    assert_eq!(ran.stderr.trim_end().lines().count(), 1, "{context}");
+}
+
+fn has_lower_tier() -> bool {
+    let doctor: serde_json::Value =
+        serde_json::from_str(&pghot(&["doctor", "--json"]).stdout).unwrap();
+    let nodes = doctor["nodes"].as_array().unwrap();
+    nodes.iter().any(|node| node["is_lower_tier"] == true)
+}
+
+#[test]
+fn run_without_a_lower_tier_names_the_demo() {
+    if has_lower_tier() {
+        eprintln!("skipped: this machine has a lower tier");
+        return;
+    }
+    assert_refused(&["run"], 1, "no lower memory tier");
+    assert_refused(&["run", "--dry-run"], 1, "make demo");
+}
+
+#[test]
+fn a_wrong_command_line_exits_with_2() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("sock");
+    let socket = socket.to_str().unwrap();
+    assert_refused(
+        &["set", "freq", "1", "--socket", socket],
+        2,
+        "no tunable `freq`; there are freq_",
+    );
+    assert_refused(&["set", "mode", "precision"], 2, "restart it with --mode");
+    assert_refused(
+        &["run", "--freq-threshold", "9"],
+        2,
+        "freq_threshold is 1 to 3",
+    );
+    assert_refused(
+        &["run", "--freq-threshold", "-1"],
+        2,
+        "a whole number, not `-1`",
+    );
+    assert_refused(
+        &["run", "--mode", "fast"],
+        2,
+        "`default` or `precision`, not `fast`",
+    );
+    for args in [
+        &["fly"][..],
+        &[],
+        &["run", "--fast"],
+        &["explain"],
+        &["explain", "1"],
+        &["explain", "1", "xyz"],
+        &["explain", "1", "0", "--last", "3"],
+        &["explain", "--last", "0"],
+    ] {
+        let ran = pghot(args);
+        assert_eq!(ran.code, Some(2), "{args:?}: {}", ran.stderr);
+        assert!(ran.stdout.is_empty() && !ran.stderr.is_empty(), "{args:?}");
+    }
+}
+
+#[test]
+fn without_a_daemon_the_commands_say_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("sock");
+    let socket = socket.to_str().unwrap();
+    for args in [
+        &["status"][..],
+        &["status", "--json"],
+        &["explain", "1", "7f0000000000"],
+        &["explain", "--last", "3"],
+        &["set", "freq_threshold", "2"],
+    ] {
+        let args = [args, &["--socket", socket]].concat();
+        assert_refused(&args, 1, "start it with `pghot run`");
+    }
+}
+
+#[test]
+fn a_bad_config_file_is_named_with_its_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("bad.toml");
+    let config = file.to_str().unwrap();
+    let table = [
+        ("freq_threshold = ", "bad.toml, line 1: this is not TOML"),
+        (
+            "\nfreq_treshold = 2",
+            "bad.toml, line 2: there is no option `freq_treshold`",
+        ),
+        (
+            "freq_threshold = 9",
+            "bad.toml, line 1: freq_threshold is 1 to 3",
+        ),
+        (
+            "freq_threshold = \"2\"",
+            "bad.toml, line 1: freq_threshold takes a whole number",
+        ),
+    ];
+    for (text, part) in table {
+        std::fs::write(&file, text).unwrap();
+        assert_refused(&["run", "--config", config], 1, part);
+        assert_refused(&["status", "--config", config], 1, part);
+    }
+    assert_refused(
+        &["run", "--config", "/nonexistent.toml"],
+        1,
+        "/nonexistent.toml",
+    );
+}
+
+#[test]
+fn restore_trusts_no_damaged_state_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("state.json");
+    let state_file = file.to_str().unwrap();
+    let ran = pghot(&["restore", "--state-file", state_file]);
+    assert_eq!(
+        (ran.code, ran.stdout.trim()),
+        (Some(0), "There is nothing to put back.")
+    );
+    std::fs::write(
+        &file,
+        "{\"version\": 1, \"knobs\": [{\"path\": \"/etc/passwd\"",
+    )
+    .unwrap();
+    assert_refused(&["restore", "--state-file", state_file], 1, "is damaged");
+    assert!(file.exists(), "the evidence stays");
+}
+
+#[test]
+fn doctor_exits_by_its_verdict() {
+    let ran = pghot(&["doctor", "--json"]);
+    let doctor: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    let is_fail = doctor["verdict"] == "fail";
+    assert_eq!(ran.code, Some(is_fail as i32));
+    for section in ["features", "sources", "fights"] {
+        assert!(!doctor[section].as_array().unwrap().is_empty(), "{section}");
+    }
+    let text = pghot(&["doctor"]).stdout;
+    assert!(
+        text.starts_with("Linux ") && text.contains("hint_fault"),
+        "{text}"
+    );
+    assert!(
+        text.lines().all(|line| line == line.trim_end()),
+        "no trailing blanks"
+    );
+}
+
+#[test]
+fn a_closed_pipe_is_no_failure() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_pghot"))
+        .arg("doctor")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(
+        output.stderr.is_empty(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+#[test]
+fn generated_files_are_the_same_each_time() {
+    let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let generate = |dir: &Path| {
+        for what in ["man", "completions", "reference"] {
+            let ran = pghot(&["generate", what, dir.to_str().unwrap()]);
+            assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        }
+    };
+    generate(one.path());
+    generate(two.path());
+    let mut files = 0;
+    for entry in std::fs::read_dir(one.path()).unwrap() {
+        let name = entry.unwrap().file_name();
+        let read = |dir: &Path| std::fs::read(dir.join(&name)).unwrap();
+        assert_eq!(read(one.path()), read(two.path()), "{name:?}");
+        files += 1;
+    }
+    assert!(files >= 10, "{files}");
+    let help = pghot(&["--help"]).stdout;
+    assert!(!help.contains("generate"), "hidden: it is for packagers");
+}

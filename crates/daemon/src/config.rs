@@ -1,0 +1,339 @@
+//! What the daemon is told to do: defaults, overridden by the config file, overridden by flags.
+//!
+//! Names, ranges and texts come from two tables, [`TUNABLES`] and [`DAEMON_OPTIONS`]; the command
+//! line, the config file and the reference are all made from them.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use pghot_engine::{Settings, TUNABLES};
+use pghot_hotness::Format;
+
+use crate::config_file;
+
+/// Read if it exists and no other file is named.
+pub const DEFAULT_CONFIG: &str = "/etc/pghot/pghot.toml";
+
+/// What the daemon is told to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// The tunables and the mode.
+    pub settings: Settings,
+    /// `target_nid` was set, so it must not be chosen by distance.
+    pub has_target_nid: bool,
+    /// Observe and decide, but move nothing.
+    pub dry_run: bool,
+    /// The control socket.
+    pub socket: PathBuf,
+    /// Where changed kernel settings are noted.
+    pub state_file: PathBuf,
+}
+
+/// An option that is no tunable: it is fixed while the daemon runs.
+pub struct DaemonOption {
+    /// Its key in the config file; the flag has dashes instead.
+    pub name: &'static str,
+    /// What the value is, for `--help`.
+    pub value_name: &'static str,
+    /// What it does.
+    pub doc: &'static str,
+    /// The value if it is not set.
+    pub default: &'static str,
+    store: fn(&mut Options, &str) -> Result<(), String>,
+}
+
+/// Every option that is no tunable.
+pub const DAEMON_OPTIONS: &[DaemonOption] = &[
+    DaemonOption {
+        name: "mode",
+        value_name: "MODE",
+        doc: "How much a record remembers: `default` takes 1 byte a page, `precision` 4 bytes and \
+              knows the accessing node.",
+        default: "default",
+        store: |options, text| {
+            let mode = match text {
+                "default" => Format::Default,
+                "precision" => Format::Precision,
+                _ => return Err(format!("mode is `default` or `precision`, not `{text}`")),
+            };
+            options.settings = Settings::new(mode);
+            Ok(())
+        },
+    },
+    DaemonOption {
+        name: "socket",
+        value_name: "PATH",
+        doc: "The control socket, on which `pghot status`, `explain` and `set` reach the daemon.",
+        default: "/run/pghot/pghot.sock",
+        store: |options, text| store_path("socket", &mut options.socket, text),
+    },
+    DaemonOption {
+        name: "state_file",
+        value_name: "PATH",
+        doc: "Where the kernel settings that pghot changes are noted, so that they can be put back.",
+        default: "/run/pghot/state.json",
+        store: |options, text| store_path("state_file", &mut options.state_file, text),
+    },
+];
+
+/// The name of a mode, as `mode` takes it.
+pub fn mode_name(mode: Format) -> &'static str {
+    match mode {
+        Format::Default => "default",
+        Format::Precision => "precision",
+    }
+}
+
+fn store_path(name: &str, to: &mut PathBuf, text: &str) -> Result<(), String> {
+    if text.is_empty() {
+        return Err(format!("{name} is a path, and is empty here"));
+    }
+    *to = text.into();
+    Ok(())
+}
+
+/// One option, as the user set it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Assignment {
+    /// Name of a tunable or of a daemon option.
+    pub name: String,
+    /// The value as text.
+    pub text: String,
+    /// Who said so.
+    pub origin: Origin,
+}
+
+/// Where an option was set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// A line of the config file, counted from 1.
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The line.
+        line: usize,
+    },
+    /// The command line.
+    Flag,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::File { path, line } => write!(f, "{}, line {line}: ", path.display()),
+            Origin::Flag => Ok(()),
+        }
+    }
+}
+
+/// The configuration cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The config file cannot be read.
+    #[error("cannot read the config file {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// An option is unknown, or its value is not possible.
+    #[error("{origin}{message}")]
+    Invalid {
+        /// Where it was set.
+        origin: Origin,
+        /// What is wrong, and what would be right.
+        message: String,
+    },
+}
+
+impl ConfigError {
+    /// The mistake is on the command line.
+    pub fn is_usage(&self) -> bool {
+        let flag = Origin::Flag;
+        matches!(self, ConfigError::Invalid { origin, .. } if *origin == flag)
+    }
+}
+
+/// Lays the flags over the config file over the defaults. Without `config`, [`DEFAULT_CONFIG`] is
+/// read if it exists.
+pub fn load(config: Option<&Path>, flags: Vec<Assignment>) -> Result<Options, ConfigError> {
+    let path = config.unwrap_or(Path::new(DEFAULT_CONFIG));
+    let mut assignments = match std::fs::read_to_string(path) {
+        Ok(text) => config_file::parse(path, &text)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound && config.is_none() => Vec::new(),
+        Err(source) => {
+            let path = path.to_owned();
+            return Err(ConfigError::Read { path, source });
+        }
+    };
+    assignments.extend(flags);
+    resolve(&assignments)
+}
+
+/// Applies assignments in order, the daemon options first: ranges depend on the mode.
+fn resolve(assignments: &[Assignment]) -> Result<Options, ConfigError> {
+    let mut options = Options {
+        settings: Settings::new(Format::Default),
+        has_target_nid: false,
+        dry_run: false,
+        socket: PathBuf::new(),
+        state_file: PathBuf::new(),
+    };
+    let invalid = |origin: &Origin, message| ConfigError::Invalid {
+        origin: origin.clone(),
+        message,
+    };
+    for option in DAEMON_OPTIONS {
+        (option.store)(&mut options, option.default)
+            .map_err(|message| invalid(&Origin::Flag, message))?;
+        for set in assignments.iter().filter(|set| set.name == option.name) {
+            (option.store)(&mut options, &set.text)
+                .map_err(|message| invalid(&set.origin, message))?;
+        }
+    }
+    for set in assignments {
+        if DAEMON_OPTIONS.iter().any(|option| option.name == set.name) {
+            continue;
+        }
+        options
+            .settings
+            .set(&set.name, &set.text)
+            .map_err(|error| invalid(&set.origin, error.to_string()))?;
+        options.has_target_nid |= set.name == "target_nid";
+    }
+    Ok(options)
+}
+
+/// Every key of the config file.
+pub fn option_names() -> Vec<&'static str> {
+    let options = DAEMON_OPTIONS.iter().map(|option| option.name);
+    options
+        .chain(TUNABLES.iter().map(|tunable| tunable.name))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flag(name: &str, text: &str) -> Assignment {
+        Assignment {
+            name: name.into(),
+            text: text.into(),
+            origin: Origin::Flag,
+        }
+    }
+
+    fn from_file(text: &str) -> Result<Vec<Assignment>, ConfigError> {
+        config_file::parse(Path::new("pghot.toml"), text)
+    }
+
+    #[test]
+    fn every_option_can_be_set_in_the_file() {
+        let text = "mode = \"precision\"\nsocket = \"/a\"\nstate_file = \"/b\"\n\
+                    freq_threshold = 5\nfreq_window_ms = 16_000\ntarget_nid = 1\n\
+                    kmigrated_sleep_ms = 50\nkmigrated_batch_nr = 64\n\
+                    promote_rate_limit_MBps = 0\nenabled_sources = 0x1\n";
+        let assignments = from_file(text).unwrap();
+        let mut names: Vec<_> = assignments.iter().map(|a| a.name.as_str()).collect();
+        let mut all = option_names();
+        names.sort();
+        all.sort();
+        assert_eq!(names, all);
+        let options = resolve(&assignments).unwrap();
+        assert_eq!(options.settings.mode, Format::Precision);
+        assert_eq!(options.settings.freq_window_ms, 16_000);
+        assert_eq!(options.settings.enabled_sources, 1);
+        assert_eq!(options.socket, Path::new("/a"));
+        assert!(options.has_target_nid);
+    }
+
+    #[test]
+    fn flags_win_and_the_mode_decides_ranges_wherever_it_stands() {
+        let mut assignments = from_file("freq_threshold = 1\nkmigrated_sleep_ms = 200").unwrap();
+        assignments.push(flag("freq_threshold", "7"));
+        assignments.push(flag("mode", "precision"));
+        let options = resolve(&assignments).unwrap();
+        assert_eq!(options.settings.freq_threshold, 7);
+        assert_eq!(options.settings.kmigrated_sleep_ms, 200);
+        assert_eq!(
+            options.settings.freq_window_ms, 5000,
+            "the default of the mode"
+        );
+        assert!(!options.has_target_nid);
+    }
+
+    #[test]
+    fn a_bad_file_is_one_sentence_with_its_line() {
+        let table = [
+            ("\nfreq_threshold = 9", "line 2: freq_threshold is 1 to 3"),
+            (
+                "freq = 1",
+                "line 1: there is no option `freq`; there are mode",
+            ),
+            (
+                "\n\nfreq_threshold = \"2\"",
+                "line 3: freq_threshold takes a whole number",
+            ),
+            (
+                "freq_threshold = 2.5",
+                "line 1: freq_threshold takes a whole number",
+            ),
+            (
+                "freq_threshold = -1",
+                "line 1: freq_threshold takes a whole number, not `-1`",
+            ),
+            (
+                "target_nid = 99999999999999999999",
+                "line 1: target_nid is too large",
+            ),
+            ("mode = 4", "line 1: mode takes a string"),
+            (
+                "mode = \"fast\"",
+                "line 1: mode is `default` or `precision`, not `fast`",
+            ),
+            ("socket = \"\"", "line 1: socket is a path"),
+            ("\nmode = ", "line 2: this is not TOML"),
+            (
+                "mode = \"default\"\nmode = \"default\"",
+                "line 2: this is not TOML",
+            ),
+            (
+                "[tunables]\nfreq_threshold = 2",
+                "line 1: there is no option `tunables`",
+            ),
+        ];
+        for (text, expected) in table {
+            let error = from_file(text)
+                .and_then(|assignments| resolve(&assignments))
+                .unwrap_err();
+            let sentence = error.to_string();
+            let expected = format!("pghot.toml, {expected}");
+            assert!(sentence.starts_with(&expected), "{text:?}: {sentence}");
+            assert!(!sentence.contains('\n') && !error.is_usage(), "{sentence}");
+        }
+    }
+
+    #[test]
+    fn a_bad_flag_is_a_usage_error() {
+        for (name, text) in [("mode", "x"), ("freq_threshold", "0"), ("target_nid", "a")] {
+            let error = resolve(&[flag(name, text)]).unwrap_err();
+            assert!(
+                error.is_usage() && error.to_string().contains(name),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_named_file_must_exist() {
+        let missing = Path::new("/nonexistent/pghot.toml");
+        let error = load(Some(missing), Vec::new()).unwrap_err().to_string();
+        assert!(
+            error.starts_with("cannot read the config file /nonexistent/pghot.toml"),
+            "{error}"
+        );
+    }
+}

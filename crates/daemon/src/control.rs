@@ -1,0 +1,286 @@
+//! The control socket: answers `pghot status`, `explain` and `set`.
+//!
+//! A thread per connection and a bounded number of them, each with a deadline for its request: a
+//! slow or hostile client costs one thread for a while and never holds up a pass.
+
+use std::io::{self, BufReader, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use pghot_engine::Tunable;
+use tracing::warn;
+
+use crate::protocol::{Request, Response, read_request, to_line};
+use crate::shared::Shared;
+use crate::socket::Socket;
+use crate::{compose, explain};
+
+/// Connections served at the same time.
+const CONNECTIONS_MAX: usize = 16;
+
+/// For one request to arrive, and for its response to be taken.
+const DEADLINE: Duration = Duration::from_secs(5);
+
+/// The thread that accepts connections.
+pub struct Control {
+    socket: Arc<Socket>,
+    thread: JoinHandle<()>,
+}
+
+impl Control {
+    /// Begins to answer.
+    pub fn start(socket: Socket, shared: Arc<Shared>) -> io::Result<Control> {
+        let socket = Arc::new(socket);
+        let accepting = Arc::clone(&socket);
+        let thread = thread::Builder::new()
+            .name("control".into())
+            .spawn(move || accept_all(&accepting.listener, &shared))?;
+        Ok(Control { socket, thread })
+    }
+
+    /// Accepts nothing more and removes the socket. Connections in progress get their answer.
+    pub fn stop(self) {
+        let listener = self.socket.listener.as_raw_fd();
+        // SAFETY: shutdown takes a descriptor, which `socket` keeps open, and a number. It makes
+        // the accept() that the thread sleeps in return an error.
+        unsafe { libc::shutdown(listener, libc::SHUT_RDWR) };
+        if self.thread.join().is_err() {
+            warn!("the control thread had panicked");
+        }
+    }
+}
+
+/// Counts a connection for as long as it lives.
+struct Served(Arc<AtomicUsize>);
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn accept_all(listener: &UnixListener, shared: &Arc<Shared>) {
+    let serving = Arc::new(AtomicUsize::new(0));
+    loop {
+        let stream = match listener.accept() {
+            Ok((stream, _)) => stream,
+            // After Control::stop() this is the only answer.
+            Err(_) if shared.stop.is_requested() => return,
+            Err(error) => {
+                // Out of descriptors, most likely: let some connections end.
+                warn!("cannot accept a connection: {error}");
+                shared.stop.sleep(Duration::from_secs(1));
+                continue;
+            }
+        };
+        let served = Served(Arc::clone(&serving));
+        if serving.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS_MAX {
+            refuse(stream);
+            continue;
+        }
+        let shared = Arc::clone(shared);
+        let serve = move || {
+            // A client that left or was too slow is not worth a word.
+            let _ = serve(&stream, &shared);
+            drop(served);
+        };
+        if let Err(error) = thread::Builder::new().name("client".into()).spawn(serve) {
+            warn!("cannot serve a connection: {error}");
+        }
+    }
+}
+
+fn refuse(mut stream: UnixStream) {
+    let busy = Response::Error(format!(
+        "pghot serves {CONNECTIONS_MAX} connections already: try again in a few seconds"
+    ));
+    // Never waits for the client: an empty socket buffer takes a line at once, or not at all.
+    let _ = stream
+        .set_nonblocking(true)
+        .and_then(|()| stream.write_all(&to_line(&busy)));
+}
+
+/// Reads from a stream until a deadline, however the bytes trickle in.
+struct UntilDeadline<'a> {
+    stream: &'a UnixStream,
+    deadline: Instant,
+}
+
+impl Read for UntilDeadline<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.stream.set_read_timeout(Some(left))?;
+        self.stream.read(buffer)
+    }
+}
+
+/// Answers the requests of one connection until it ends or stays silent for too long.
+fn serve(mut stream: &UnixStream, shared: &Shared) -> io::Result<()> {
+    stream.set_write_timeout(Some(DEADLINE))?;
+    let mut requests = BufReader::new(UntilDeadline {
+        stream,
+        deadline: Instant::now() + DEADLINE,
+    });
+    loop {
+        let response = match read_request(&mut requests) {
+            Ok(None) => return Ok(()),
+            Ok(Some(Ok(request))) => answer(request, shared),
+            Ok(Some(Err(sentence))) => Response::Error(sentence),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                stream.write_all(&to_line(&Response::Error(error.to_string())))?;
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        stream.write_all(&to_line(&response))?;
+        requests.get_mut().deadline = Instant::now() + DEADLINE;
+    }
+}
+
+fn answer(request: Request, shared: &Shared) -> Response {
+    match request {
+        Request::Status => Response::Status(Box::new(compose::status(shared))),
+        Request::Explain { pid, address } => match explain::page(shared, pid, address) {
+            Ok(explanation) => Response::Explanation(Box::new(explanation)),
+            Err(error) => Response::Error(error.to_string()),
+        },
+        Request::ExplainLast { count } => Response::Decisions(explain::last(shared, count)),
+        Request::Set { name, value } => match shared.set(&name, &value) {
+            Err(sentence) => Response::Error(sentence),
+            Ok(()) => {
+                let settings = shared.settings();
+                let shown = Tunable::find(&name).map(|t| t.show((t.load)(&settings)));
+                let value = shown.unwrap_or(value);
+                Response::Done { name, value }
+            }
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::BufRead;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::{Path, PathBuf};
+
+    use super::*;
+    use crate::protocol::{ClientError, REQUEST_BYTES_MAX, ask};
+    use crate::testing::daemon;
+
+    /// A daemon that answers on `dir/sock`.
+    fn serve_in(dir: &Path) -> (Arc<Shared>, Control, PathBuf) {
+        let (shared, _) = daemon(dir);
+        let path = dir.join("sock");
+        let socket = Socket::bind(&path).unwrap();
+        let control = Control::start(socket, Arc::clone(&shared)).unwrap();
+        (shared, control, path)
+    }
+
+    fn is_status(path: &Path) -> bool {
+        matches!(ask(path, &Request::Status), Ok(Response::Status(_)))
+    }
+
+    fn read_line(stream: &UnixStream) -> String {
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).unwrap();
+        line
+    }
+
+    #[test]
+    fn requests_are_answered_until_the_stop() {
+        let dir = tempfile::tempdir().unwrap();
+        let (shared, control, path) = serve_in(dir.path());
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        assert!(is_status(&path));
+        let set = |value: &str| Request::Set {
+            name: "kmigrated_sleep_ms".into(),
+            value: value.into(),
+        };
+        let done = ask(&path, &set("0x64")).unwrap();
+        assert!(matches!(done, Response::Done { value, .. } if value == "100"));
+        let refused = ask(&path, &set("1")).unwrap();
+        assert!(matches!(refused, Response::Error(why) if why.contains("50 to 1000 ms")));
+        let nobody = Request::Explain {
+            pid: 4_000_000,
+            address: 0,
+        };
+        let unknown = ask(&path, &nobody).unwrap();
+        assert!(matches!(unknown, Response::Error(why) if why == "there is no process 4000000"));
+        let last = ask(&path, &Request::ExplainLast { count: u32::MAX }).unwrap();
+        assert_eq!(last, Response::Decisions(Vec::new()));
+
+        shared.stop.request();
+        control.stop();
+        assert!(!path.exists());
+        let error = ask(&path, &Request::Status).unwrap_err();
+        assert!(matches!(error, ClientError::NotRunning { .. }), "{error}");
+    }
+
+    #[test]
+    fn hostile_clients_hold_nobody_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let (shared, control, path) = serve_in(dir.path());
+        // Rubbish is answered, and the connection goes on.
+        let mut rubbish = UnixStream::connect(&path).unwrap();
+        rubbish.write_all(b"\xff{[\n").unwrap();
+        assert!(read_line(&rubbish).contains("this is not a request"));
+        rubbish.write_all(&to_line(&Request::Status)).unwrap();
+        assert!(read_line(&rubbish).starts_with("{\"status\""));
+        // A line without end is cut off. The daemon may close before all of it is written.
+        let mut endless = UnixStream::connect(&path).unwrap();
+        let _ = endless.write_all(&vec![b'['; 2 * REQUEST_BYTES_MAX]);
+        assert!(read_line(&endless).contains("at most"));
+        // Half a request and away.
+        UnixStream::connect(&path)
+            .unwrap()
+            .write_all(b"{\"com")
+            .unwrap();
+        drop((rubbish, endless));
+        // All places taken by silent clients: the next is told so, and they do not stay for ever.
+        let connect = |_| UnixStream::connect(&path).unwrap();
+        let silent: Vec<UnixStream> = (0..2 * CONNECTIONS_MAX).map(connect).collect();
+        let refused = ask(&path, &Request::Status);
+        assert!(
+            matches!(&refused, Ok(Response::Error(why)) if why.contains("try again"))
+                // Closed with the request unread, the answer may be lost to a reset.
+                || matches!(refused, Err(ClientError::Broken { .. })),
+            "{refused:?}"
+        );
+        drop(silent);
+        let deadline = Instant::now() + DEADLINE;
+        while !is_status(&path) {
+            assert!(Instant::now() < deadline, "the places are free again");
+            thread::yield_now();
+        }
+        let _silent = UnixStream::connect(&path).unwrap();
+        shared.stop.request();
+        let before = Instant::now();
+        control.stop();
+        assert!(before.elapsed() < DEADLINE / 2, "no client delays the end");
+    }
+
+    #[test]
+    fn a_trickle_ends_at_the_deadline() {
+        let (mut theirs, ours) = UnixStream::pair().unwrap();
+        theirs.write_all(b"x").unwrap();
+        let deadline = Instant::now() + Duration::from_millis(20);
+        let mut reader = UntilDeadline {
+            stream: &ours,
+            deadline,
+        };
+        let mut byte = [0];
+        assert_eq!(reader.read(&mut byte).unwrap(), 1);
+        assert!(reader.read(&mut byte).is_err());
+        theirs.write_all(b"x").unwrap();
+        assert!(reader.read(&mut byte).is_err(), "late bytes do not count");
+    }
+}

@@ -1,0 +1,169 @@
+//! What `pghot doctor` finds: the kernel, the nodes, each source, and what would fight with pghot.
+//!
+//! Looks and changes nothing, and needs no daemon. Without root it sees less and says so.
+
+use pghot_linux::SysRoot;
+use pghot_linux::fights::fights;
+use pghot_linux::probe::{Finding, Level, features};
+use pghot_linux::topology::Topology;
+use pghot_sources::{Availability, Descriptor, SOURCES};
+use serde::Serialize;
+
+use crate::compose::kernel_release;
+
+/// Everything that doctor found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Diagnosis {
+    /// `uname -r`.
+    pub kernel: String,
+    /// The nodes of this machine; empty if they could not be read.
+    pub nodes: Vec<NodeReport>,
+    /// What pghot needs of the kernel.
+    pub features: Vec<Check>,
+    /// Each hotness source.
+    pub sources: Vec<Check>,
+    /// What would work against pghot.
+    pub fights: Vec<Check>,
+    /// The worst of all findings: `ok`, `warn` or `fail`.
+    pub verdict: Grade,
+}
+
+/// One node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NodeReport {
+    /// The node.
+    pub nid: u32,
+    /// `memory_tierN`, if the kernel has memory tiers and the node memory.
+    pub tier: Option<u32>,
+    /// Pages are promoted from here.
+    pub is_lower_tier: bool,
+    /// Its memory.
+    pub memory_mib: u64,
+    /// Its CPUs.
+    pub cpus: usize,
+}
+
+/// One finding.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Check {
+    /// Its stable name.
+    pub id: String,
+    /// How much it matters.
+    pub level: Grade,
+    /// What was found.
+    pub meaning: String,
+    /// What to do; may be empty.
+    pub advice: String,
+}
+
+/// A [`Level`], as it is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Grade {
+    /// As it should be.
+    Ok,
+    /// pghot works, but less well.
+    Warn,
+    /// pghot cannot promote here.
+    Fail,
+}
+
+impl From<Level> for Grade {
+    fn from(level: Level) -> Grade {
+        match level {
+            Level::Ok => Grade::Ok,
+            Level::Warn => Grade::Warn,
+            Level::Fail => Grade::Fail,
+        }
+    }
+}
+
+impl From<Finding> for Check {
+    fn from(finding: Finding) -> Check {
+        Check {
+            id: finding.id.to_owned(),
+            level: finding.level.into(),
+            meaning: finding.meaning,
+            advice: finding.advice.to_owned(),
+        }
+    }
+}
+
+/// Looks at everything.
+pub fn examine(root: &SysRoot) -> Diagnosis {
+    let features: Vec<Check> = features(root).into_iter().map(Check::from).collect();
+    let fights: Vec<Check> = fights(root).into_iter().map(Check::from).collect();
+    let sources = check_sources(root);
+    let all = features.iter().chain(&sources).chain(&fights);
+    Diagnosis {
+        kernel: kernel_release(root),
+        nodes: nodes(root),
+        verdict: all.map(|check| check.level).max().unwrap_or(Grade::Ok),
+        features,
+        sources,
+        fights,
+    }
+}
+
+fn nodes(root: &SysRoot) -> Vec<NodeReport> {
+    // An unreadable topology is a finding of the feature `lower_tier`.
+    let Ok(topology) = Topology::read(root) else {
+        return Vec::new();
+    };
+    let report = |node: &pghot_linux::topology::Node| NodeReport {
+        nid: node.nid,
+        tier: node.tier_id,
+        is_lower_tier: topology.is_lower(node.nid),
+        memory_mib: node.memory_mib,
+        cpus: node.cpus.len(),
+    };
+    topology.nodes.iter().map(report).collect()
+}
+
+/// One missing source is a loss; without any, pghot sees nothing.
+fn check_sources(root: &SysRoot) -> Vec<Check> {
+    let answers: Vec<_> = SOURCES
+        .iter()
+        .map(|source| (source, (source.check)(root)))
+        .collect();
+    let is_any = answers
+        .iter()
+        .any(|(_, answer)| *answer == Availability::Available);
+    let missing = if is_any { Grade::Warn } else { Grade::Fail };
+    let check = |(source, answer): (&Descriptor, Availability)| {
+        let (level, meaning) = match answer {
+            Availability::Available => (Grade::Ok, "available".to_owned()),
+            Availability::Unavailable(why) => (missing, why),
+        };
+        Check {
+            id: source.name.to_owned(),
+            level,
+            meaning,
+            advice: String::new(),
+        }
+    };
+    answers.into_iter().map(check).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_machine_fails_without_a_panic() {
+        let dir = tempfile::tempdir().unwrap();
+        let diagnosis = examine(&SysRoot::under(dir.path()));
+        assert_eq!(diagnosis.verdict, Grade::Fail);
+        assert_eq!(diagnosis.kernel, "unknown");
+        assert_eq!(diagnosis.sources.len(), SOURCES.len());
+        assert!(
+            diagnosis
+                .sources
+                .iter()
+                .all(|check| check.level == Grade::Fail)
+        );
+        for check in diagnosis.features.iter().chain(&diagnosis.fights) {
+            assert!(!check.meaning.is_empty(), "{}", check.id);
+        }
+    }
+}

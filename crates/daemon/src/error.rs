@@ -1,0 +1,68 @@
+//! Why `pghot run` fails: each a sentence that says what to do.
+
+use std::io;
+
+use pghot_hotness::Nid;
+use pghot_linux::knobs::KnobsError;
+use pghot_linux::{HostError, ReadError};
+
+use crate::socket::SocketError;
+
+/// Why the daemon could not start, or how it ended badly.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// Nothing to promote from.
+    #[error(
+        "this machine has no lower memory tier, so there is nothing to promote: try `make demo`, \
+         which boots a machine that has one"
+    )]
+    NoLowerTier,
+    /// The kernel or the user's rights lack something.
+    #[error("pghot cannot run here: {meaning}; {advice}")]
+    Unfit {
+        /// What is missing.
+        meaning: String,
+        /// How to get it.
+        advice: &'static str,
+    },
+    /// `target_nid` names a node that cannot be promoted to.
+    #[error("target_nid {nid} is {why}: choose a top-tier node ({top})")]
+    Target {
+        /// The node.
+        nid: Nid,
+        /// What is wrong with it.
+        why: &'static str,
+        /// The nodes that are possible.
+        top: String,
+    },
+    /// No enabled source can run.
+    #[error("none of the enabled hotness sources can run, so pghot would see no access: {0}")]
+    NoSource(String),
+    /// A kernel file could not be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The changed kernel settings could not be managed.
+    #[error(transparent)]
+    Knobs(#[from] KnobsError),
+    /// The control socket could not be used.
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+    /// The records could not be set up.
+    #[error(transparent)]
+    Records(#[from] pghot_sources::Error),
+    /// The lower tier's page frames or the settings do not fit the records.
+    #[error(transparent)]
+    Hotness(#[from] pghot_hotness::Error),
+    /// The machine cannot be driven.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// A thread could not be started.
+    #[error("cannot start a thread: {0}")]
+    Thread(#[source] io::Error),
+    /// Signals could not be caught, so the host could not be put back at their arrival.
+    #[error("cannot catch signals: {0}")]
+    Signals(#[source] io::Error),
+    /// A migrator thread panicked.
+    #[error("the migrator of node {0} failed, please report the message above as a bug")]
+    Panicked(Nid),
+}

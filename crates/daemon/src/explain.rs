@@ -1,0 +1,180 @@
+//! What `pghot explain` tells: where a page is, what its record says, and why it moved or stayed.
+
+use std::cmp::Reverse;
+
+use pghot_engine::{Decision, Pid};
+use pghot_hotness::{Nid, Pfn};
+use pghot_linux::host::monotonic;
+use pghot_linux::topology::Topology;
+use serde::{Deserialize, Serialize};
+
+use crate::lane::Lane;
+use crate::lock;
+use crate::page::{self, Mapped, PageError};
+use crate::protocol::DECISIONS_MAX;
+use crate::sentences::{Facts, sentences};
+use crate::shared::Shared;
+
+/// Why a page is where it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Explanation {
+    /// The process asked for.
+    pub pid: u32,
+    /// The address asked for.
+    pub address: u64,
+    /// The page there, if one is in memory.
+    pub pfn: Option<u64>,
+    /// Its node.
+    pub nid: Option<u32>,
+    /// Its record, if it is in the lower tier.
+    pub record: Option<RecordReport>,
+    /// The newest decision about it, if any is remembered.
+    pub decision: Option<DecisionReport>,
+    /// The explanation itself.
+    pub sentences: Vec<String>,
+}
+
+/// A hotness record, taken apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordReport {
+    /// Accesses within the window; 0 if there were none.
+    pub freq: u32,
+    /// Time since the last one, in ms.
+    pub age_ms: u32,
+    /// It waits for the migrator.
+    pub ready: bool,
+}
+
+/// The engine's [`Decision`], with its sentence.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DecisionReport {
+    /// How long ago, in ms.
+    pub ago_ms: u64,
+    /// The folio's head page in the lower tier.
+    pub pfn: u64,
+    /// The lower-tier node it was in.
+    pub nid: u32,
+    /// Where it was to go.
+    pub target: u32,
+    /// The process it was found by.
+    pub pid: Option<u32>,
+    /// The address it was found at.
+    pub address: Option<u64>,
+    /// Base pages.
+    pub pages: u32,
+    /// The frequency of its record.
+    pub freq: u32,
+    /// Time since its last access, in ms.
+    pub age_ms: u32,
+    /// How it ended.
+    pub outcome: String,
+    /// Why, in words.
+    pub why: String,
+}
+
+impl DecisionReport {
+    fn new(decision: &Decision, now_ms: u64) -> DecisionReport {
+        DecisionReport {
+            ago_ms: now_ms.saturating_sub(decision.when_ms),
+            pfn: decision.pfn,
+            nid: decision.nid,
+            target: decision.target,
+            pid: decision.place.map(|(pid, _)| pid),
+            address: decision.place.map(|(_, address)| address),
+            pages: decision.pages,
+            freq: decision.freq,
+            age_ms: decision.age_ms,
+            outcome: decision.outcome.name().to_owned(),
+            why: decision.outcome.sentence().to_owned(),
+        }
+    }
+}
+
+/// The newest decisions of all migrators, newest first.
+pub fn last(shared: &Shared, count: u32) -> Vec<DecisionReport> {
+    let count = count.min(DECISIONS_MAX) as usize;
+    let mut decisions = Vec::new();
+    for lane in &shared.lanes {
+        let migrator = lock(&lane.migrator);
+        decisions.extend(migrator.journal().newest().take(count).copied());
+    }
+    decisions.sort_by_key(|decision| Reverse(decision.when_ms));
+    decisions.truncate(count);
+    let now_ms = monotonic().as_millis() as u64;
+    decisions
+        .iter()
+        .map(|decision| DecisionReport::new(decision, now_ms))
+        .collect()
+}
+
+/// Why the page at an address of a process is where it is.
+pub fn page(shared: &Shared, pid: Pid, address: u64) -> Result<Explanation, PageError> {
+    let mapped = page::find(&shared.root, pid, address)?;
+    let now_ms = monotonic().as_millis() as u64;
+    let (settings, rule) = shared.settings_and_rule();
+    let (pfn, head) = match mapped {
+        Mapped::Present { pfn, head } => (Some(pfn), Some(head)),
+        Mapped::Swapped | Mapped::Absent => (None, None),
+    };
+    let lower_nid = head.and_then(|head| shared.table.span().nid(head));
+    let record = head.and_then(|head| shared.table.get(head)).map(|record| {
+        // A record whose last access left the window is only waiting to be cleared.
+        let is_fresh = record.is_fresh(now_ms, &rule);
+        RecordReport {
+            freq: if is_fresh { record.freq() } else { 0 },
+            age_ms: if is_fresh { record.age_ms(now_ms) } else { 0 },
+            ready: is_fresh && record.is_ready(),
+        }
+    });
+    let decision = newest_decision(shared, head, (pid, address));
+    let lane = shared.lanes.iter().find(|lane| Some(lane.nid) == lower_nid);
+    let last_pass = lane.map(|lane| lock(&lane.published).last_pass.clone());
+    let facts = Facts {
+        mapped,
+        lower_nid,
+        record,
+        decision,
+        last_pass: last_pass.unwrap_or_default(),
+        now_ms,
+        dry_run: shared.dry_run,
+    };
+    Ok(Explanation {
+        pid,
+        address,
+        pfn,
+        nid: lower_nid.or_else(|| pfn.and_then(|pfn| top_nid(shared, pfn))),
+        record,
+        decision: decision.map(|decision| DecisionReport::new(&decision, now_ms)),
+        sentences: sentences(&facts, &settings),
+    })
+}
+
+/// The node of a page outside the lower tier, if its memory blocks tell.
+fn top_nid(shared: &Shared, pfn: Pfn) -> Option<Nid> {
+    let topology = Topology::read(&shared.root).ok()?;
+    let node = topology.nodes.iter().find(|node| {
+        let mut ranges = node.memory.iter();
+        ranges.any(|range| (range.start..range.end).contains(&pfn))
+    });
+    node.map(|node| node.nid)
+}
+
+/// The newest decision about the page at this place. A decision without a place is about the page
+/// frame, and counts only while the page is still there.
+fn newest_decision(shared: &Shared, head: Option<Pfn>, place: (Pid, u64)) -> Option<Decision> {
+    let of_lane = |lane: &Lane| {
+        let migrator = lock(&lane.migrator);
+        let by_place = migrator.journal().about(None, Some(place)).copied();
+        let by_pfn = migrator.journal().about(head, None).copied();
+        let unplaced = by_pfn.filter(|decision| head.is_some() && decision.place.is_none());
+        by_place
+            .into_iter()
+            .chain(unplaced)
+            .max_by_key(|decision| decision.when_ms)
+    };
+    shared
+        .lanes
+        .iter()
+        .filter_map(of_lane)
+        .max_by_key(|decision| decision.when_ms)
+}

@@ -1,0 +1,81 @@
+//! A lane is one lower-tier node with its migrator; its thread passes over the node at intervals.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use pghot_engine::{Machine, Migrator, PassReport, Totals, next_pass_ms};
+use pghot_hotness::{Nid, Pfn};
+use pghot_linux::Host;
+
+use crate::lock;
+use crate::shared::Shared;
+
+/// What a lane needs of its host beyond the engine's [`Machine`].
+pub trait LaneHost: Machine + Send {
+    /// Hands over which pages moved since the last call, and when (`CLOCK_MONOTONIC` ns).
+    fn take_moved(&mut self, moved: &mut Vec<(Pfn, u64)>);
+}
+
+impl LaneHost for Host {
+    fn take_moved(&mut self, moved: &mut Vec<(Pfn, u64)>) {
+        Host::take_moved(self, moved);
+    }
+}
+
+/// One lower-tier node.
+pub struct Lane {
+    /// The node.
+    pub nid: Nid,
+    /// Held for the whole of a pass; `explain` waits for its end.
+    pub migrator: Mutex<Migrator>,
+    /// Copied after each pass, so that `status` never waits for one.
+    pub published: Mutex<Published>,
+}
+
+/// What a lane shows of itself.
+#[derive(Debug, Clone, Default)]
+pub struct Published {
+    /// Since the start.
+    pub totals: Totals,
+    /// The newest pass.
+    pub last_pass: PassReport,
+}
+
+impl Lane {
+    /// A lane that has done nothing yet.
+    pub fn new(nid: Nid) -> Lane {
+        Lane {
+            nid,
+            migrator: Mutex::new(Migrator::new(nid)),
+            published: Mutex::default(),
+        }
+    }
+
+    /// Passes over the node until a stop is requested. Sleeps between passes, always.
+    pub fn run(&self, shared: &Shared, host: &mut dyn LaneHost) {
+        let mut moved = Vec::new();
+        while !shared.stop.is_requested() {
+            let (settings, rule) = shared.settings_and_rule();
+            shared.drain_ready();
+            let last_pass = {
+                let mut migrator = lock(&self.migrator);
+                let report = migrator.pass(&shared.table, &settings, &rule, host);
+                lock(&self.published).totals.clone_from(migrator.totals());
+                report
+            };
+            host.take_moved(&mut moved);
+            if !moved.is_empty() {
+                // A page may become ready and move within the same pass.
+                shared.drain_ready();
+                shared.note_moved(&moved);
+                moved.clear();
+            }
+            let (started_ms, ended_ms) = (last_pass.started_ms, last_pass.ended_ms);
+            lock(&self.published).last_pass = last_pass;
+            let sleep_ms = settings.kmigrated_sleep_ms as u64;
+            let next_ms = next_pass_ms(started_ms, ended_ms, sleep_ms);
+            let rest_ms = next_ms.saturating_sub(host.now_ms());
+            shared.stop.sleep(Duration::from_millis(rest_ms));
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! The pghot daemon: wiring only. It reads the configuration, starts the sources and one migrator
+//! thread per lower-tier node, answers on a control socket, and puts the host back as it was.
+//!
+//! What a page's hotness is, which pages move and how they move is decided elsewhere. Status and
+//! explanations are composed on request; a daemon that is not asked and has nothing to promote
+//! only looks at the section marks once per `kmigrated_sleep_ms`.
+
+pub mod config;
+pub mod control;
+pub mod doctor;
+pub mod error;
+pub mod explain;
+pub mod protocol;
+pub mod run;
+pub mod status;
+
+mod compose;
+mod config_file;
+mod lane;
+mod latency;
+mod machine;
+mod page;
+mod restorer;
+mod sentences;
+mod shared;
+mod signals;
+mod socket;
+mod sources;
+mod stop;
+#[cfg(test)]
+mod testing;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Locks, even after another thread panicked while it held the lock: that panic ends the daemon
+/// by itself, and putting the host back must not fail because of it.
+fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,137 @@
+//! Checks that this machine has what pghot cannot do without, and lays out its lower tier.
+
+use pghot_hotness::{Nid, PfnRange, SECTION_PAGES, Span};
+use pghot_linux::SysRoot;
+use pghot_linux::probe::{FEATURES, Level};
+use pghot_linux::topology::Topology;
+
+use crate::config::Options;
+use crate::error::RunError;
+
+/// The lower-tier nodes, on a machine that has all that pghot cannot do without.
+pub fn lower_tier_nids(topology: &Topology, root: &SysRoot) -> Result<Vec<Nid>, RunError> {
+    let nids: Vec<Nid> = topology.lower_tier_nodes().map(|node| node.nid).collect();
+    if nids.is_empty() {
+        return Err(RunError::NoLowerTier);
+    }
+    let needed = FEATURES
+        .iter()
+        .filter(|feature| feature.without == Level::Fail);
+    let findings = needed.map(|feature| feature.check(root));
+    match findings
+        .into_iter()
+        .find(|finding| finding.level == Level::Fail)
+    {
+        None => Ok(nids),
+        Some(finding) => Err(RunError::Unfit {
+            meaning: finding.meaning,
+            advice: finding.advice,
+        }),
+    }
+}
+
+/// Checks `target_nid`, or chooses the top-tier node nearest to the first lower-tier node.
+pub fn choose_target(
+    options: &mut Options,
+    topology: &Topology,
+    from: Nid,
+) -> Result<(), RunError> {
+    if !options.has_target_nid
+        && let Some(nearest) = topology.nearest_top_tier_node(from)
+    {
+        options.settings.target_nid = nearest;
+    }
+    check_target(topology, options.settings.target_nid)
+}
+
+/// The lower tier's page frames in whole sections. Memory blocks are whole sections on x86; where
+/// they are smaller, ranges are rounded outwards, and records of pages beyond them stay empty.
+pub fn span_of(topology: &Topology) -> Result<Span, RunError> {
+    let mut ranges: Vec<PfnRange> = Vec::new();
+    for range in topology.lower_tier_ranges() {
+        let start = range.start / SECTION_PAGES * SECTION_PAGES;
+        let end = range.end.next_multiple_of(SECTION_PAGES);
+        let nid = range.nid;
+        match ranges.last_mut() {
+            Some(last) if last.nid == nid && start <= last.end => last.end = end,
+            _ => ranges.push(PfnRange { start, end, nid }),
+        }
+    }
+    Ok(Span::new(&ranges)?)
+}
+
+/// Only an online top-tier node with memory can be promoted to.
+pub fn check_target(topology: &Topology, nid: Nid) -> Result<(), RunError> {
+    if topology.top_tier_nodes().any(|node| node.nid == nid) {
+        return Ok(());
+    }
+    let why = match topology.node(nid) {
+        None => "offline",
+        Some(_) if topology.is_lower(nid) => "not in the top tier",
+        Some(_) => "without memory",
+    };
+    let top: Vec<String> = topology
+        .top_tier_nodes()
+        .map(|node| node.nid.to_string())
+        .collect();
+    Err(RunError::Target {
+        nid,
+        why,
+        top: top.join(", "),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config;
+    use crate::testing::daemon;
+
+    #[test]
+    fn targets_are_chosen_by_distance_and_checked() {
+        let dir = tempfile::tempdir().unwrap();
+        let (shared, _) = daemon(dir.path());
+        let topology = Topology::read(&shared.root).unwrap();
+        let mut options = config::load(Some(Path::new("/dev/null")), Vec::new()).unwrap();
+        choose_target(&mut options, &topology, 2).unwrap();
+        assert_eq!(options.settings.target_nid, 1, "nearer than node 0");
+        options.has_target_nid = true;
+        for (nid, why) in [(2, "not in the top tier"), (5, "offline")] {
+            options.settings.target_nid = nid;
+            let error = choose_target(&mut options, &topology, 2)
+                .unwrap_err()
+                .to_string();
+            assert_eq!(
+                error,
+                format!("target_nid {nid} is {why}: choose a top-tier node (0, 1)")
+            );
+        }
+    }
+
+    #[test]
+    fn memory_blocks_become_whole_sections() {
+        let dir = tempfile::tempdir().unwrap();
+        let (shared, _) = daemon(dir.path());
+        let mut topology = Topology::read(&shared.root).unwrap();
+        let node = topology
+            .nodes
+            .iter_mut()
+            .find(|node| node.nid == 2)
+            .unwrap();
+        for start in [
+            SECTION_PAGES + 4096,
+            SECTION_PAGES * 2 - 4096,
+            SECTION_PAGES * 5,
+        ] {
+            let end = start + 4096;
+            node.memory
+                .push(pghot_linux::topology::PfnRange { start, end, nid: 2 });
+        }
+        let span = span_of(&topology).unwrap();
+        let ranges: Vec<_> = span.ranges().map(|(r, _)| (r.start, r.end)).collect();
+        let section = |n| n * SECTION_PAGES;
+        assert_eq!(ranges, [(section(1), section(2)), (section(5), section(6))]);
+    }
+}

@@ -1,0 +1,239 @@
+//! What is said on the control socket: one JSON object per line, a request and then its response.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::explain::{DecisionReport, Explanation};
+use crate::status::Status;
+
+/// A longer request is refused. The longest legal one has about 100 bytes.
+pub const REQUEST_BYTES_MAX: usize = 4096;
+
+/// The most decisions that one response tells.
+pub const DECISIONS_MAX: u32 = 4096;
+
+/// How long the command waits: a pass in which the daemon is deaf to `explain` may be long.
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What is asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Request {
+    /// How the daemon fares.
+    Status,
+    /// Why a page is where it is.
+    Explain {
+        /// The process.
+        pid: u32,
+        /// An address of the page in it.
+        address: u64,
+    },
+    /// The newest decisions.
+    ExplainLast {
+        /// How many.
+        count: u32,
+    },
+    /// Change a tunable.
+    Set {
+        /// Its name.
+        name: String,
+        /// The value as text.
+        value: String,
+    },
+}
+
+/// What is answered.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Response {
+    /// To [`Request::Status`].
+    Status(Box<Status>),
+    /// To [`Request::Explain`].
+    Explanation(Box<Explanation>),
+    /// To [`Request::ExplainLast`], the newest first.
+    Decisions(Vec<DecisionReport>),
+    /// To [`Request::Set`]: it is in force.
+    Done {
+        /// The tunable.
+        name: String,
+        /// Its value now.
+        value: String,
+    },
+    /// To anything: one sentence.
+    Error(String),
+}
+
+/// The daemon could not be asked.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// Nobody listens.
+    #[error("pghot is not running (nobody listens on {socket}): start it with `pghot run`")]
+    NotRunning {
+        /// The control socket.
+        socket: String,
+    },
+    /// The socket belongs to somebody else.
+    #[error("you may not talk to the daemon on {socket}: run this command as root")]
+    Denied {
+        /// The control socket.
+        socket: String,
+    },
+    /// The daemon was too slow, or the connection broke.
+    #[error("no answer from the daemon on {socket}: {source}")]
+    Broken {
+        /// The control socket.
+        socket: String,
+        /// What happened.
+        source: io::Error,
+    },
+    /// The daemon speaks otherwise.
+    #[error("the daemon on {socket} is another version of pghot: {source}")]
+    Foreign {
+        /// The control socket.
+        socket: String,
+        /// What could not be understood.
+        source: serde_json::Error,
+    },
+}
+
+/// Asks the daemon one thing.
+pub fn ask(socket: &Path, request: &Request) -> Result<Response, ClientError> {
+    let line = exchange(socket, request).map_err(|source| {
+        let socket = socket.display().to_string();
+        match source.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+                ClientError::NotRunning { socket }
+            }
+            io::ErrorKind::PermissionDenied => ClientError::Denied { socket },
+            _ => ClientError::Broken { socket, source },
+        }
+    })?;
+    serde_json::from_str(&line).map_err(|source| ClientError::Foreign {
+        socket: socket.display().to_string(),
+        source,
+    })
+}
+
+fn exchange(socket: &Path, request: &Request) -> io::Result<String> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(CLIENT_TIMEOUT))?;
+    stream.set_write_timeout(Some(CLIENT_TIMEOUT))?;
+    stream.write_all(&to_line(request))?;
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line)?;
+    if line.is_empty() {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(line)
+}
+
+/// A message as one line. The types here have nothing that JSON lacks.
+pub fn to_line(message: &impl Serialize) -> Vec<u8> {
+    let mut line = serde_json::to_vec(message).unwrap_or_default();
+    line.push(b'\n');
+    line
+}
+
+/// Reads one request; `None` at the end of the stream. The text of an error is for the client.
+pub fn read_request(stream: &mut impl BufRead) -> io::Result<Option<Result<Request, String>>> {
+    let mut line = Vec::new();
+    let limit = REQUEST_BYTES_MAX as u64 + 1;
+    stream.by_ref().take(limit).read_until(b'\n', &mut line)?;
+    if line.is_empty() {
+        return Ok(None);
+    }
+    if line.len() > REQUEST_BYTES_MAX {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("a request has at most {REQUEST_BYTES_MAX} bytes"),
+        ));
+    }
+    let request = serde_json::from_slice(&line);
+    Ok(Some(request.map_err(|error| {
+        format!("this is not a request: {error}")
+    })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_survive_the_way() {
+        let name = "freq_threshold".to_owned();
+        let value = "3\n\"".to_owned();
+        let requests = [
+            Request::Status,
+            Request::Explain {
+                pid: 1,
+                address: u64::MAX,
+            },
+            Request::ExplainLast { count: 7 },
+            Request::Set { name, value },
+        ];
+        let lines: Vec<u8> = requests.iter().flat_map(to_line).collect();
+        let mut stream = lines.as_slice();
+        for request in requests {
+            assert_eq!(read_request(&mut stream).unwrap(), Some(Ok(request)));
+        }
+        assert_eq!(read_request(&mut stream).unwrap(), None);
+    }
+
+    #[test]
+    fn requests_read_as_documented() {
+        let text = r#"{"command":"explain","pid":7,"address":4096}"#;
+        let expected = Request::Explain {
+            pid: 7,
+            address: 4096,
+        };
+        assert_eq!(
+            read_request(&mut text.as_bytes()).unwrap(),
+            Some(Ok(expected))
+        );
+    }
+
+    #[test]
+    fn rubbish_is_an_answerable_error() {
+        let rubbish: [&[u8]; 6] = [
+            b"\n",
+            b"{}\n",
+            b"{\"command\":\"reboot\"}\n",
+            b"{\"command\":\"explain\",\"pid\":-1,\"address\":0}\n",
+            b"{\"command\":\"explain\",\"pid\":1,\"address\":0,\"x\":1}\n",
+            b"\xff\xfe\x00\n",
+        ];
+        for mut line in rubbish {
+            assert!(
+                read_request(&mut line).unwrap().unwrap().is_err(),
+                "{line:?}"
+            );
+        }
+        let long = vec![b'['; REQUEST_BYTES_MAX + 10];
+        assert!(read_request(&mut long.as_slice()).is_err());
+        let deep = [vec![b'['; REQUEST_BYTES_MAX - 1], vec![b'\n']].concat();
+        assert!(
+            read_request(&mut deep.as_slice())
+                .unwrap()
+                .unwrap()
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn responses_survive_the_way() {
+        let (name, value) = ("a".to_owned(), "b".to_owned());
+        for response in [
+            Response::Error("no \n such thing".into()),
+            Response::Decisions(Vec::new()),
+            Response::Done { name, value },
+        ] {
+            let line = to_line(&response);
+            assert_eq!(line.iter().filter(|&&byte| byte == b'\n').count(), 1);
+            assert_eq!(serde_json::from_slice::<Response>(&line).unwrap(), response);
+        }
+    }
+}

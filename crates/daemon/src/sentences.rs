@@ -1,0 +1,297 @@
+//! The sentences of `pghot explain`: a pure function of what is known about a page.
+
+use pghot_engine::{Decision, Held, Outcome, PassReport, Settings};
+use pghot_hotness::Nid;
+
+use crate::explain::RecordReport;
+use crate::page::Mapped;
+
+/// Everything that the sentences are made of.
+pub struct Facts {
+    /// What lies at the address.
+    pub mapped: Mapped,
+    /// The page's node, if that is in the lower tier.
+    pub lower_nid: Option<Nid>,
+    /// Its record, if it is in the lower tier.
+    pub record: Option<RecordReport>,
+    /// The newest decision about it.
+    pub decision: Option<Decision>,
+    /// The newest pass over that node.
+    pub last_pass: PassReport,
+    /// `CLOCK_MONOTONIC` ms.
+    pub now_ms: u64,
+    /// Nothing is moved.
+    pub dry_run: bool,
+}
+
+/// What to tell an operator.
+pub fn sentences(facts: &Facts, settings: &Settings) -> Vec<String> {
+    let mut said = vec![place(facts)];
+    if let (Some(_), Some(record)) = (facts.lower_nid, facts.record) {
+        said.push(history(record, settings));
+        if record.ready {
+            said.push(waiting(facts));
+        }
+    }
+    match facts.decision {
+        // Said already.
+        Some(decision) if is_refused_and_ready(facts, &decision) => {}
+        Some(decision) => said.push(decided(&decision, facts.now_ms)),
+        None if facts.lower_nid.is_none() && matches!(facts.mapped, Mapped::Present { .. }) => {
+            said.push("pghot remembers no decision about it: it was probably never moved.".into());
+        }
+        None => {}
+    }
+    said
+}
+
+fn place(facts: &Facts) -> String {
+    match (facts.mapped, facts.lower_nid) {
+        (Mapped::Absent, _) => "There is no page at this address.".into(),
+        (Mapped::Swapped, _) => "The page is swapped out or just being moved.".into(),
+        (Mapped::Present { .. }, None) => "The page is in the top tier already.".into(),
+        (Mapped::Present { pfn, head }, Some(nid)) if pfn != head => format!(
+            "The page is in the lower tier, on node {nid}, in a large folio whose head page has \
+             the record."
+        ),
+        (Mapped::Present { .. }, Some(nid)) => {
+            format!("The page is in the lower tier, on node {nid}.")
+        }
+    }
+}
+
+fn history(record: RecordReport, settings: &Settings) -> String {
+    let window_ms = settings.freq_window_ms;
+    let threshold = settings.freq_threshold;
+    match record {
+        RecordReport { freq: 0, .. } => format!(
+            "No access was seen within the window of {window_ms} ms; it takes {threshold} to make \
+             it ready."
+        ),
+        RecordReport {
+            freq,
+            age_ms,
+            ready: false,
+        } => format!(
+            "{freq} of {threshold} accesses within {window_ms} ms were seen, the last about \
+             {age_ms} ms ago: it is not hot enough."
+        ),
+        RecordReport {
+            freq,
+            age_ms,
+            ready: true,
+        } => format!(
+            "It is ready: {freq} accesses within {window_ms} ms were seen, the last about \
+             {age_ms} ms ago."
+        ),
+    }
+}
+
+/// The last attempt to move it failed, and it is tried again.
+fn is_refused_and_ready(facts: &Facts, decision: &Decision) -> bool {
+    facts.record.is_some_and(|record| record.ready) && !decision.outcome.settles()
+}
+
+/// Why a ready page has not moved yet. A pass counts by reason, not by page: what it says of all
+/// waiting pages holds for this one.
+fn waiting(facts: &Facts) -> String {
+    if let Some(decision) = facts.decision.filter(|d| is_refused_and_ready(facts, d)) {
+        return format!(
+            "The last attempt, {:.1} s ago to node {}, failed: {}. It is tried again soon.",
+            ago_s(&decision, facts.now_ms),
+            decision.target,
+            decision.outcome.sentence()
+        );
+    }
+    let held = |held: &Held| facts.last_pass.held.contains_key(held.name());
+    let reasons: Vec<_> = Held::ALL
+        .into_iter()
+        .filter(held)
+        .map(Held::sentence)
+        .collect();
+    match reasons.as_slice() {
+        [] if facts.dry_run => "The next pass picks it, but a dry run moves nothing.".into(),
+        [] => "The next pass picks it.".into(),
+        reasons => format!("It waits because {}.", reasons.join(", or because ")),
+    }
+}
+
+fn decided(decision: &Decision, now_ms: u64) -> String {
+    let ago_s = ago_s(decision, now_ms);
+    let Decision {
+        nid,
+        target,
+        freq,
+        age_ms,
+        outcome,
+        ..
+    } = decision;
+    match outcome {
+        Outcome::Moved => format!(
+            "It was promoted from node {nid} to node {target} {ago_s:.1} s ago, after {freq} \
+             accesses, the last about {age_ms} ms before."
+        ),
+        outcome => format!(
+            "The newest attempt, {ago_s:.1} s ago to node {target}, ended so: {}.",
+            outcome.sentence()
+        ),
+    }
+}
+
+fn ago_s(decision: &Decision, now_ms: u64) -> f64 {
+    now_ms.saturating_sub(decision.when_ms) as f64 / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pghot_hotness::Format;
+
+    const PRESENT: Mapped = Mapped::Present { pfn: 7, head: 7 };
+
+    fn facts() -> Facts {
+        Facts {
+            mapped: PRESENT,
+            lower_nid: Some(2),
+            record: Some(RecordReport {
+                freq: 0,
+                age_ms: 0,
+                ready: false,
+            }),
+            decision: None,
+            last_pass: PassReport::default(),
+            now_ms: 10_000,
+            dry_run: false,
+        }
+    }
+
+    fn decision(outcome: Outcome) -> Option<Decision> {
+        Some(Decision {
+            when_ms: 8500,
+            pfn: 7,
+            nid: 2,
+            target: 1,
+            place: Some((5, 0x7000)),
+            pages: 1,
+            freq: 2,
+            age_ms: 256,
+            outcome,
+        })
+    }
+
+    fn ready() -> Facts {
+        let record = Some(RecordReport {
+            freq: 2,
+            age_ms: 256,
+            ready: true,
+        });
+        Facts { record, ..facts() }
+    }
+
+    fn said(facts: &Facts) -> String {
+        sentences(facts, &Settings::new(Format::Default)).join(" ")
+    }
+
+    #[test]
+    fn pages_that_are_elsewhere() {
+        let absent = Facts {
+            mapped: Mapped::Absent,
+            lower_nid: None,
+            record: None,
+            ..facts()
+        };
+        assert_eq!(said(&absent), "There is no page at this address.");
+        let swapped = Facts {
+            mapped: Mapped::Swapped,
+            ..absent
+        };
+        assert_eq!(
+            said(&swapped),
+            "The page is swapped out or just being moved."
+        );
+        let top = Facts {
+            mapped: PRESENT,
+            ..swapped
+        };
+        assert_eq!(
+            said(&top),
+            "The page is in the top tier already. pghot remembers no decision about it: it was \
+             probably never moved."
+        );
+        let moved = Facts {
+            decision: decision(Outcome::Moved),
+            ..top
+        };
+        assert_eq!(
+            said(&moved),
+            "The page is in the top tier already. It was promoted from node 2 to node 1 1.5 s \
+             ago, after 2 accesses, the last about 256 ms before."
+        );
+    }
+
+    #[test]
+    fn pages_that_are_not_hot() {
+        assert_eq!(
+            said(&facts()),
+            "The page is in the lower tier, on node 2. No access was seen within the window of \
+             3000 ms; it takes 2 to make it ready."
+        );
+        let record = Some(RecordReport {
+            freq: 1,
+            age_ms: 512,
+            ready: false,
+        });
+        assert_eq!(
+            said(&Facts { record, ..facts() }),
+            "The page is in the lower tier, on node 2. 1 of 2 accesses within 3000 ms were seen, \
+             the last about 512 ms ago: it is not hot enough."
+        );
+        let tail = Mapped::Present { pfn: 9, head: 7 };
+        assert!(
+            said(&Facts {
+                mapped: tail,
+                ..facts()
+            })
+            .contains("large folio")
+        );
+    }
+
+    #[test]
+    fn pages_that_wait() {
+        assert!(said(&ready()).ends_with("The next pass picks it."));
+        assert!(
+            said(&Facts {
+                dry_run: true,
+                ..ready()
+            })
+            .ends_with("a dry run moves nothing.")
+        );
+        let mut held = ready();
+        held.last_pass.held.insert(Held::NoRoom.name(), 5);
+        assert!(said(&held).ends_with(
+            "It waits because the target node has no free memory above its high watermark."
+        ));
+        held.last_pass.held.insert(Held::RateLimit.name(), 5);
+        assert!(said(&held).contains(" for now, or because the target node has no free"));
+    }
+
+    #[test]
+    fn pages_that_were_refused() {
+        let refused = Facts {
+            decision: decision(Outcome::Busy),
+            ..ready()
+        };
+        assert!(said(&refused).ends_with(
+            "The last attempt, 1.5 s ago to node 1, failed: the kernel found it busy (pinned, \
+             locked or under writeback). It is tried again soon."
+        ));
+        let cooled = Facts {
+            decision: decision(Outcome::Shared),
+            ..facts()
+        };
+        assert!(said(&cooled).ends_with(
+            "The newest attempt, 1.5 s ago to node 1, ended so: several processes map it and the \
+             kernel would not move it."
+        ));
+    }
+}

@@ -1,0 +1,204 @@
+//! What the threads of the daemon share, and changing it at run time.
+
+use std::sync::{Arc, Mutex, PoisonError, RwLock, TryLockError};
+use std::time::Instant;
+
+use pghot_engine::{Settings, Tunable};
+use pghot_hotness::{Nid, Pfn, Rule, Table};
+use pghot_linux::SysRoot;
+use pghot_linux::topology::Topology;
+use pghot_linux::vmstat::Vmstat;
+
+use crate::error::RunError;
+use crate::lane::Lane;
+use crate::latency::Latency;
+use crate::lock;
+use crate::machine::check_target;
+use crate::sources::Sources;
+use crate::stop::Stop;
+
+/// The state of a running daemon.
+pub struct Shared {
+    /// Where the kernel's files are.
+    pub root: SysRoot,
+    /// The hotness records.
+    pub table: Table,
+    /// One per lower-tier node.
+    pub lanes: Vec<Lane>,
+    /// Ends every thread.
+    pub stop: Arc<Stop>,
+    /// Nothing is moved.
+    pub dry_run: bool,
+    /// When the daemon started.
+    pub started: Instant,
+    /// The kernel's counters at that moment; `None` if they could not be read.
+    pub vmstat_at_start: Option<Vmstat>,
+    /// The sources.
+    pub sources: Mutex<Sources>,
+    /// How long pages waited.
+    pub latency: Mutex<Latency>,
+    /// The settings in force, with the rule made from them.
+    active: RwLock<(Settings, Rule)>,
+}
+
+impl Shared {
+    /// A daemon that has not started its threads yet. `settings` must be possible in their mode.
+    pub fn new(
+        root: SysRoot,
+        table: Table,
+        settings: Settings,
+        nids: &[Nid],
+        sources: Sources,
+        dry_run: bool,
+        stop: Arc<Stop>,
+    ) -> Result<Shared, RunError> {
+        let rule = settings.rule()?;
+        Ok(Shared {
+            vmstat_at_start: Vmstat::read(&root).ok(),
+            root,
+            table,
+            lanes: nids.iter().map(|&nid| Lane::new(nid)).collect(),
+            stop,
+            dry_run,
+            started: Instant::now(),
+            sources: Mutex::new(sources),
+            latency: Mutex::new(Latency::new()),
+            active: RwLock::new((settings, rule)),
+        })
+    }
+
+    /// The settings in force, and the rule that they ask for.
+    pub fn settings_and_rule(&self) -> (Settings, Rule) {
+        let active = self.active.read().unwrap_or_else(PoisonError::into_inner);
+        active.clone()
+    }
+
+    /// The settings in force.
+    pub fn settings(&self) -> Settings {
+        self.settings_and_rule().0
+    }
+
+    /// Takes over which sampled pages became ready. Skipped while sources are being started or
+    /// asked: the samples wait in their ring.
+    pub fn drain_ready(&self) {
+        match self.sources.try_lock() {
+            Ok(mut sources) => sources.drain_ready(&mut lock(&self.latency)),
+            Err(TryLockError::Poisoned(poisoned)) => {
+                poisoned.into_inner().drain_ready(&mut lock(&self.latency));
+            }
+            Err(TryLockError::WouldBlock) => {}
+        }
+    }
+
+    /// Measures the waits of pages that moved.
+    pub fn note_moved(&self, moved: &[(Pfn, u64)]) {
+        let mut latency = lock(&self.latency);
+        moved
+            .iter()
+            .for_each(|&(pfn, when_ns)| latency.moved(pfn, when_ns));
+    }
+
+    /// Changes one tunable. It is in force when this returns: for reports at once, for promotion
+    /// from the next pass on. On an error nothing has changed.
+    pub fn set(&self, name: &str, text: &str) -> Result<(), String> {
+        // Held throughout, so that two clients cannot mix their changes.
+        let mut sources = lock(&self.sources);
+        let (before, old_rule) = self.settings_and_rule();
+        let mut settings = before.clone();
+        settings
+            .set(name, text)
+            .map_err(|error| error.to_string())?;
+        if settings.target_nid != before.target_nid {
+            let topology = Topology::read(&self.root).map_err(|error| error.to_string())?;
+            check_target(&topology, settings.target_nid).map_err(|error| error.to_string())?;
+        }
+        let rule = settings.rule().map_err(|error| error.to_string())?;
+        if rule != old_rule
+            && let Err(error) = sources.set_rule(&rule)
+        {
+            // The first error is the one to tell; a source that took the new rule goes back.
+            let _ = sources.set_rule(&old_rule);
+            return Err(error.to_string());
+        }
+        if settings.enabled_sources != before.enabled_sources {
+            sources.enable(settings.enabled_sources, &rule);
+        }
+        let shown = Tunable::find(name).map(|t| t.show((t.load)(&settings)));
+        tracing::info!("{name} is {} now", shown.unwrap_or_default());
+        *self.active.write().unwrap_or_else(PoisonError::into_inner) = (settings, rule);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use super::*;
+    use crate::status::SourceState;
+    use crate::testing::{REFUSAL, daemon};
+
+    #[test]
+    fn a_good_value_is_in_force_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let (shared, _) = daemon(dir.path());
+        shared.set("freq_threshold", "3").unwrap();
+        shared.set("target_nid", "1").unwrap();
+        let (settings, rule) = shared.settings_and_rule();
+        assert_eq!((settings.freq_threshold, settings.target_nid), (3, 1));
+        assert_eq!(rule, settings.rule().unwrap());
+    }
+
+    #[test]
+    fn a_bad_value_changes_nothing_and_says_why() {
+        let dir = tempfile::tempdir().unwrap();
+        let (shared, watched) = daemon(dir.path());
+        let before = shared.settings();
+        for (name, value, sentence) in [
+            ("freq", "1", "there is no tunable `freq`"),
+            ("mode", "precision", "there is no tunable `mode`"),
+            ("freq_threshold", "4", "freq_threshold is 1 to 3"),
+            ("freq_threshold", "two", "takes a whole number"),
+            (
+                "target_nid",
+                "2",
+                "target_nid 2 is not in the top tier: choose a top-tier node (0, 1)",
+            ),
+            ("target_nid", "9", "target_nid 9 is offline"),
+        ] {
+            let error = shared.set(name, value).unwrap_err();
+            assert!(error.contains(sentence), "{error}");
+        }
+        watched.refuses_rule.store(true, Relaxed);
+        assert!(shared.set("freq_threshold", "3").is_err());
+        assert_eq!(shared.settings(), before);
+    }
+
+    #[test]
+    fn sources_are_started_and_stopped() {
+        let dir = tempfile::tempdir().unwrap();
+        let (shared, watched) = daemon(dir.path());
+        assert_eq!(watched.running.load(Relaxed), 1);
+        shared.set("enabled_sources", "0").unwrap();
+        assert_eq!(watched.running.load(Relaxed), 0);
+        assert_eq!(
+            watched.cleared.load(Relaxed),
+            1,
+            "the kernel settings went back"
+        );
+        watched.refuses_start.store(true, Relaxed);
+        shared.set("enabled_sources", "0x1").unwrap();
+        let report = lock(&shared.sources).report();
+        assert_eq!(report[0].state, SourceState::Unavailable);
+        assert_eq!(report[0].why.as_deref(), Some(REFUSAL));
+        lock(&shared.sources).close();
+        watched.refuses_start.store(false, Relaxed);
+        shared.set("enabled_sources", "0").unwrap();
+        shared.set("enabled_sources", "1").unwrap();
+        assert_eq!(
+            watched.running.load(Relaxed),
+            0,
+            "nothing starts once the daemon ends"
+        );
+    }
+}

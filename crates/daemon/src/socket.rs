@@ -1,0 +1,119 @@
+//! The file of the control socket: bound for this user only, and gone at the end.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+/// The control socket cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SocketError {
+    /// Somebody answers there.
+    #[error("another pghot listens on {}: stop it, or choose another --socket", path.display())]
+    InUse {
+        /// The socket.
+        path: PathBuf,
+    },
+    /// A file that is no socket.
+    #[error("{} exists and is not a socket: remove it, or choose another --socket", path.display())]
+    NotASocket {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The system refused.
+    #[error("cannot listen on {}: {source}", path.display())]
+    Io {
+        /// The socket.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+}
+
+/// A bound socket; its file goes away with it.
+pub struct Socket {
+    /// Where connections arrive.
+    pub listener: UnixListener,
+    path: PathBuf,
+}
+
+impl Socket {
+    /// Binds the socket for this user only, replacing one that a dead daemon left behind.
+    pub fn bind(path: &Path) -> Result<Socket, SocketError> {
+        let io_error = |source| SocketError::Io {
+            path: path.to_owned(),
+            source,
+        };
+        match fs::symlink_metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(io_error(error)),
+            Ok(file) if !file.file_type().is_socket() => {
+                let path = path.to_owned();
+                return Err(SocketError::NotASocket { path });
+            }
+            Ok(_) => match UnixStream::connect(path) {
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                    fs::remove_file(path).map_err(io_error)?;
+                }
+                Err(error) => return Err(io_error(error)),
+                Ok(_) => {
+                    let path = path.to_owned();
+                    return Err(SocketError::InUse { path });
+                }
+            },
+        }
+        if let Some(directory) = path.parent() {
+            fs::create_dir_all(directory).map_err(io_error)?;
+        }
+        let listener = UnixListener::bind(path).map_err(io_error)?;
+        let path = path.to_owned();
+        let socket = Socket { listener, path };
+        // Until here the umask keeps others from writing to it, and so from connecting.
+        fs::set_permissions(&socket.path, fs::Permissions::from_mode(0o600)).map_err(io_error)?;
+        Ok(socket)
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        // Gone already is as good.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd;
+
+    use super::*;
+
+    #[test]
+    fn a_used_socket_is_an_error_and_a_stale_one_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("new/sock");
+        let first = Socket::bind(&path).unwrap();
+        assert!(matches!(
+            Socket::bind(&path),
+            Err(SocketError::InUse { .. })
+        ));
+        assert!(path.exists(), "the loser leaves the winner's socket");
+        // A killed daemon leaves its file.
+        let Socket { listener, .. } = &first;
+        let fd = listener.as_raw_fd();
+        // SAFETY: the descriptor is open.
+        unsafe { libc::shutdown(fd, libc::SHUT_RDWR) };
+        let second = Socket::bind(&path).unwrap();
+        assert!(UnixStream::connect(&path).is_ok());
+        drop(second);
+        drop(first);
+
+        let file = dir.path().join("file");
+        fs::write(&file, "precious").unwrap();
+        assert!(matches!(
+            Socket::bind(&file),
+            Err(SocketError::NotASocket { .. })
+        ));
+        assert_eq!(fs::read_to_string(&file).unwrap(), "precious");
+    }
+}

@@ -1,0 +1,137 @@
+//! For unit tests: a daemon without a kernel below it.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use pghot_engine::Settings;
+use pghot_hotness::{Format, PfnRange, Rule, SECTION_PAGES, Span, Table};
+use pghot_linux::SysRoot;
+use pghot_sources::{Availability, Descriptor, Error, ReadySample, Source, SourceStats};
+
+use crate::shared::Shared;
+use crate::sources::{Ground, Sources};
+use crate::stop::Stop;
+
+/// The first page of node 2, the lower tier.
+pub const LOWER_PFN: u64 = 8 * SECTION_PAGES;
+
+/// Why [`FakeGround`] refuses.
+pub const REFUSAL: &str = "it is too dark";
+
+static DESCRIPTORS: [Descriptor; 1] = [Descriptor {
+    name: "fake",
+    bit: 0x1,
+    doc: "Nothing.",
+    check: |_| Availability::Available,
+    start: |_| unreachable!("the ground starts it"),
+}];
+
+/// What a test sees of its sources, and how it makes them fail.
+#[derive(Debug, Default)]
+pub struct Watched {
+    /// Sources running now.
+    pub running: AtomicU32,
+    /// Times that the kernel settings were put back.
+    pub cleared: AtomicU32,
+    /// Whether starting fails.
+    pub refuses_start: AtomicBool,
+    /// Whether a new rule is refused.
+    pub refuses_rule: AtomicBool,
+}
+
+struct FakeGround(Arc<Watched>);
+
+impl Ground for FakeGround {
+    fn start(&mut self, _: &'static Descriptor, _: Rule) -> Result<Box<dyn Source>, String> {
+        if self.0.refuses_start.load(Ordering::Relaxed) {
+            return Err(REFUSAL.into());
+        }
+        self.0.running.fetch_add(1, Ordering::Relaxed);
+        Ok(Box::new(FakeSource(Arc::clone(&self.0))))
+    }
+
+    fn clear(&mut self) {
+        self.0.cleared.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+struct FakeSource(Arc<Watched>);
+
+impl Drop for FakeSource {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Source for FakeSource {
+    fn descriptor(&self) -> &'static Descriptor {
+        &DESCRIPTORS[0]
+    }
+
+    fn set_rule(&mut self, _: &Rule) -> Result<(), Error> {
+        match self.0.refuses_rule.load(Ordering::Relaxed) {
+            true => Err(Error::TooManyRanges { got: 2, max: 1 }),
+            false => Ok(()),
+        }
+    }
+
+    fn stats(&self) -> Result<SourceStats, Error> {
+        Ok(SourceStats::default())
+    }
+
+    fn drain_ready(&mut self, sink: &mut dyn FnMut(ReadySample)) -> Result<(), Error> {
+        sink(ReadySample {
+            pfn: LOWER_PFN,
+            when_ns: 0,
+        });
+        Ok(())
+    }
+}
+
+/// A daemon that serves node 2 and runs one source; `dir` becomes its `/proc` and `/sys`.
+pub fn daemon(dir: &Path) -> (Arc<Shared>, Arc<Watched>) {
+    let root = SysRoot::under(dir);
+    write_topology(&root);
+    let range = PfnRange {
+        start: LOWER_PFN,
+        end: LOWER_PFN + SECTION_PAGES,
+        nid: 2,
+    };
+    let table = Table::in_memory(Format::Default, Span::new(&[range]).unwrap());
+    let settings = Settings::new(Format::Default);
+    let watched = Arc::new(Watched::default());
+    let mut sources = Sources::new(&DESCRIPTORS, Box::new(FakeGround(Arc::clone(&watched))));
+    sources.enable(settings.enabled_sources, &settings.rule().unwrap());
+    let stop = Arc::new(Stop::default());
+    let shared = Shared::new(root, table, settings, &[2], sources, false, stop).unwrap();
+    (Arc::new(shared), watched)
+}
+
+/// Writes a file of a fake tree.
+pub fn write(path: &Path, text: &str) {
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, text).unwrap();
+}
+
+/// Nodes 0 and 1 with CPUs in the top tier, node 2 below.
+fn write_topology(root: &SysRoot) {
+    let nodes = root.sys.join("devices/system/node");
+    let tiers = root.sys.join("devices/virtual/memory_tiering");
+    write(&nodes.join("online"), "0-2\n");
+    write(&tiers.join("memory_tier4/nodelist"), "0-1\n");
+    write(&tiers.join("memory_tier22/nodelist"), "2\n");
+    for (nid, cpus, distances) in [
+        (0, "0", "10 20 30"),
+        (1, "1", "20 10 17"),
+        (2, "", "30 17 10"),
+    ] {
+        let node = nodes.join(format!("node{nid}"));
+        write(&node.join("cpulist"), cpus);
+        write(&node.join("distance"), distances);
+        write(
+            &node.join("meminfo"),
+            &format!("Node {nid} MemTotal: 131072 kB\n"),
+        );
+    }
+}

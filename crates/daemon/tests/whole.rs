@@ -1,0 +1,249 @@
+//! The whole daemon with its real BPF programs on this kernel, but with a fake `/proc` and `/sys`:
+//! a lower tier that does not exist is watched, and no setting of this host changes.
+//!
+//! Needs root and BTF, and says so where it is skipped. Pages really move in the tests of
+//! `testbed/`.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pghot_daemon::config::{self, Assignment, Options, Origin};
+use pghot_daemon::protocol::{Request, Response, ask};
+use pghot_daemon::run::run;
+use pghot_daemon::status::{SourceState, Status};
+use pghot_linux::SysRoot;
+
+/// A memory block of node 2, far beyond this host's memory.
+const LOWER_BLOCK: &str = "node2/memory32768/state";
+
+struct Machine {
+    dir: tempfile::TempDir,
+    root: SysRoot,
+}
+
+impl Machine {
+    /// Node 0 in the top tier, node 2 below; the kernel balances between sockets.
+    fn new() -> Machine {
+        let dir = tempfile::tempdir().unwrap();
+        let root = SysRoot::under(dir.path());
+        let machine = Machine { dir, root };
+        let sys = [
+            ("devices/virtual/memory_tiering/memory_tier4/nodelist", "0"),
+            ("devices/virtual/memory_tiering/memory_tier22/nodelist", "2"),
+            ("devices/system/memory/block_size_bytes", "8000000"),
+            ("devices/system/node/online", "0,2"),
+            ("devices/system/node/has_memory", "0,2"),
+            ("devices/system/node/node0/cpulist", "0"),
+            ("devices/system/node/node0/distance", "10 20"),
+            (
+                "devices/system/node/node0/meminfo",
+                "Node 0 MemTotal: 131072 kB",
+            ),
+            ("devices/system/node/node2/cpulist", ""),
+            ("devices/system/node/node2/distance", "20 10"),
+            (
+                "devices/system/node/node2/meminfo",
+                "Node 2 MemTotal: 131072 kB",
+            ),
+        ];
+        for (path, text) in sys {
+            write(&machine.root.sys.join(path), text);
+        }
+        let lower = machine
+            .root
+            .sys
+            .join("devices/system/node")
+            .join(LOWER_BLOCK);
+        write(&lower, "online");
+        write(&machine.balancing(), "1");
+        let rate_limit = "kernel.numa_balancing_promote_rate_limit_MBps";
+        write(&machine.root.sysctl(rate_limit), "65536");
+        write(&machine.root.sysctl("kernel.osrelease"), "6.18.0-fake");
+        write(&machine.root.sysctl("kernel.random.boot_id"), "0");
+        machine.link("/sys/kernel/btf/vmlinux", "sys/kernel/btf/vmlinux");
+        for file in [
+            "zoneinfo",
+            "vmstat",
+            "self",
+            &std::process::id().to_string(),
+        ] {
+            machine.link(&format!("/proc/{file}"), &format!("proc/{file}"));
+        }
+        machine
+    }
+
+    fn link(&self, to: &str, name: &str) {
+        let name = self.dir.path().join(name);
+        fs::create_dir_all(name.parent().unwrap()).unwrap();
+        symlink(to, name).unwrap();
+    }
+
+    fn balancing(&self) -> PathBuf {
+        self.root.sysctl("kernel.numa_balancing")
+    }
+
+    fn options(&self) -> Options {
+        let flag = |name: &str, text: String| Assignment {
+            name: name.into(),
+            text,
+            origin: Origin::Flag,
+        };
+        let path = |file| self.dir.path().join(file).display().to_string();
+        let flags = [
+            ("socket", path("sock")),
+            ("state_file", path("state.json")),
+            ("enabled_sources", "0".into()),
+        ];
+        let flags = flags.map(|(name, text)| flag(name, text)).into();
+        config::load(Some(Path::new("/dev/null")), flags).unwrap()
+    }
+}
+
+fn write(path: &Path, text: &str) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, format!("{text}\n")).unwrap();
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap().trim().to_owned()
+}
+
+fn status(socket: &Path) -> Option<Status> {
+    match ask(socket, &Request::Status) {
+        Ok(Response::Status(status)) => Some(*status),
+        _ => None,
+    }
+}
+
+fn wait_for(socket: &Path, condition: impl Fn(&Status) -> bool) -> Status {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        if let Some(status) = status(socket).filter(&condition) {
+            return status;
+        }
+        assert!(Instant::now() < deadline, "{:?}", status(socket));
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Why this test cannot run here, if it cannot.
+fn obstacle() -> Option<&'static str> {
+    // SAFETY: geteuid has no arguments and cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        return Some("loading BPF programs needs root");
+    }
+    if !Path::new("/sys/kernel/btf/vmlinux").exists() {
+        return Some("this kernel has no BTF");
+    }
+    None
+}
+
+/// One test, because the signal that ends a daemon goes to the whole process.
+#[test]
+fn from_start_to_signal() {
+    if let Some(obstacle) = obstacle() {
+        eprintln!("skipped: {obstacle}");
+        return;
+    }
+    let machine = Machine::new();
+    let options = machine.options();
+    let socket = options.socket.clone();
+    let (root, daemon_options) = (machine.root.clone(), options.clone());
+    let daemon = thread::spawn(move || run(daemon_options, &root));
+    let up = wait_for(&socket, |status| status.lower_tier[0].totals.passes > 2);
+
+    assert_eq!(
+        up.sources[0].state,
+        SourceState::Disabled,
+        "{:?}",
+        up.sources
+    );
+    assert_eq!(
+        (up.kernel.as_str(), up.mode.as_str()),
+        ("6.18.0-fake", "default")
+    );
+    assert_eq!((up.lower_tier[0].nid, up.lower_tier[0].pages), (2, 32_768));
+    assert_eq!((up.records_bytes, up.section_marks_bytes), (32_768, 8));
+    assert_eq!(
+        up.settings["target_nid"].value, 0,
+        "the nearest top-tier node"
+    );
+    assert!(
+        up.lower_tier[0].why[0].starts_with("no hotness source runs"),
+        "{:?}",
+        up.lower_tier
+    );
+    assert_eq!(read(&machine.balancing()), "1");
+
+    // A second daemon is refused, and takes nothing away from the first.
+    let second = run(options.clone(), &machine.root).unwrap_err().to_string();
+    assert!(second.contains("already running"), "{second}");
+    let mut elsewhere = options.clone();
+    elsewhere.state_file = machine.dir.path().join("other.json");
+    let second = run(elsewhere, &machine.root).unwrap_err().to_string();
+    assert!(second.contains("another pghot listens"), "{second}");
+
+    let set = |name: &str, value: &str| {
+        let (name, value) = (name.to_owned(), value.to_owned());
+        ask(&socket, &Request::Set { name, value }).unwrap()
+    };
+    assert!(matches!(set("target_nid", "2"), Response::Error(_)));
+    assert!(matches!(set("enabled_sources", "1"), Response::Done { .. }));
+    let source = status(&socket).unwrap().sources.remove(0);
+    match (source.state, source.why) {
+        (SourceState::Running, _) => {
+            assert_eq!(
+                read(&machine.balancing()),
+                "3",
+                "hint faults on, balancing kept"
+            );
+            assert!(matches!(set("freq_threshold", "1"), Response::Done { .. }));
+            assert!(matches!(set("enabled_sources", "0"), Response::Done { .. }));
+            assert_eq!(read(&machine.balancing()), "1", "nobody looks any more");
+            assert!(matches!(set("enabled_sources", "1"), Response::Done { .. }));
+            assert_eq!(read(&machine.balancing()), "3");
+        }
+        (_, Some(why)) if why.contains("Operation not permitted") => {
+            eprintln!("skipped: the source itself, because this host refuses: {why}");
+            assert_eq!(read(&machine.balancing()), "1");
+        }
+        other => panic!("{other:?}"),
+    }
+
+    // A page of this process: it is in memory, and not in the lower tier.
+    let mine = Box::new(1u8);
+    let address = &raw const *mine as u64;
+    let question = Request::Explain {
+        pid: std::process::id(),
+        address,
+    };
+    let Response::Explanation(explanation) = ask(&socket, &question).unwrap() else {
+        panic!("no explanation");
+    };
+    assert_eq!(
+        explanation.sentences[0],
+        "The page is in the top tier already."
+    );
+
+    // An idle daemon does next to nothing; the bound allows for a slow, shared machine.
+    let before = status(&socket).unwrap();
+    let passes = before.lower_tier[0].totals.passes;
+    let after = wait_for(&socket, |status| {
+        status.lower_tier[0].totals.passes >= passes + 10
+    });
+    assert!(
+        after.cpu_s - before.cpu_s < 0.2,
+        "{} s for 10 passes",
+        after.cpu_s - before.cpu_s
+    );
+
+    signal_hook::low_level::raise(signal_hook::consts::SIGTERM).unwrap();
+    daemon.join().unwrap().unwrap();
+    assert_eq!(read(&machine.balancing()), "1");
+    assert!(!socket.exists() && !options.state_file.exists());
+}

@@ -1,0 +1,223 @@
+//! The threads that touch the region: workers on the hot pages, one sweeper on the cold ones.
+
+use std::hint::black_box;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use crate::region::Region;
+use crate::sys::{self, ThreadUsage};
+
+/// Accesses between two looks at the stop flag: about a millisecond on the slowest machine.
+const BURST: u32 = 4096;
+
+/// How often the sweeper wakes up.
+const SWEEP_STEP: Duration = Duration::from_millis(10);
+
+/// Marsaglia's xorshift: three shifts an access, so that memory is the cost and not the numbers.
+#[derive(Clone, Debug)]
+pub struct XorShift(u64);
+
+impl XorShift {
+    /// A generator; nearby seeds give unrelated sequences.
+    pub fn new(seed: u64) -> Self {
+        Self(mix(seed).max(1))
+    }
+
+    /// The next 64 random bits.
+    #[inline]
+    pub fn next_bits(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    /// A number below `limit`, by multiplication instead of division.
+    #[inline]
+    pub fn below(&mut self, limit: u32) -> u32 {
+        scale(self.next_bits() >> 32, limit, 32)
+    }
+}
+
+/// Maps `bits` random bits to `0..limit`.
+#[inline]
+fn scale(random: u64, limit: u32, bits: u32) -> u32 {
+    ((random * u64::from(limit)) >> bits) as u32
+}
+
+/// Spreads a number over 64 bits (the splitmix64 finisher).
+pub fn mix(number: u64) -> u64 {
+    let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+/// What all threads of a run share.
+pub struct Shared {
+    /// Set once: every thread ends soon after.
+    pub stop: AtomicBool,
+    /// All threads and the sampler start the access phase together.
+    pub start: Barrier,
+    /// Accesses to hot pages so far, added up in bursts.
+    pub hot_accesses: AtomicU64,
+    /// Accesses to cold pages so far.
+    pub cold_accesses: AtomicU64,
+}
+
+impl Shared {
+    /// For `threads` threads, the sampler counted in.
+    pub fn new(threads: usize) -> Self {
+        Self {
+            stop: AtomicBool::new(false),
+            start: Barrier::new(threads),
+            hot_accesses: AtomicU64::new(0),
+            cold_accesses: AtomicU64::new(0),
+        }
+    }
+}
+
+/// Touches random words of random hot pages until stopped; no system call and no clock inside.
+pub struct Worker<'a> {
+    /// The memory.
+    pub region: &'a Region,
+    /// Pages to choose from.
+    pub hot_pages: &'a [u32],
+    /// How many of 100 accesses are stores.
+    pub store_percent: u32,
+    /// The CPU to run on, if any in particular.
+    pub cpu: Option<u32>,
+    /// Its own sequence of accesses.
+    pub seed: u64,
+}
+
+impl Worker<'_> {
+    /// Runs the access phase; returns what this thread used during it.
+    pub fn run(&self, shared: &Shared) -> Result<ThreadUsage> {
+        let pinned = self.cpu.map_or(Ok(()), |cpu| sys::run_on(&[cpu]));
+        shared.start.wait();
+        let usage = pinned.and_then(|()| self.measured_loop(shared));
+        // After a failure the others have nothing to wait for.
+        shared.stop.store(true, Ordering::Relaxed);
+        usage
+    }
+
+    fn measured_loop(&self, shared: &Shared) -> Result<ThreadUsage> {
+        let before = sys::thread_usage()?;
+        let mut random = XorShift::new(self.seed);
+        while !shared.stop.load(Ordering::Relaxed) {
+            self.burst(&mut random);
+            shared
+                .hot_accesses
+                .fetch_add(BURST.into(), Ordering::Relaxed);
+        }
+        Ok(sys::thread_usage()?.since(before))
+    }
+
+    fn burst(&self, random: &mut XorShift) {
+        let words = self.region.words();
+        let page_words = self.region.page_words();
+        let hot_count = self.hot_pages.len() as u32;
+        let mut sum = 0;
+        for _ in 0..BURST {
+            // One draw decides all: 32 bits the page, 16 the word, 16 whether to load or store.
+            let bits = random.next_bits();
+            let page = self.hot_pages[scale(bits >> 32, hot_count, 32) as usize] as usize;
+            let word = 1 + scale(bits & 0xffff, page_words as u32 - 1, 16) as usize;
+            let target = &words[page * page_words + word];
+            if scale(bits >> 16 & 0xffff, 100, 16) < self.store_percent {
+                target.store(bits, Ordering::Relaxed);
+            } else {
+                sum ^= target.load(Ordering::Relaxed);
+            }
+        }
+        black_box(sum);
+    }
+}
+
+/// Touches every cold page once in `period`, evenly paced, again and again.
+///
+/// Without it cold pages would never be accessed at all, and every detector would look perfect.
+pub struct Sweeper<'a> {
+    /// The memory.
+    pub region: &'a Region,
+    /// Pages to go through, in order.
+    pub cold_pages: Vec<u32>,
+    /// Time for one round.
+    pub period: Duration,
+    /// The CPUs to run on; empty for any.
+    pub cpus: &'a [u32],
+}
+
+impl Sweeper<'_> {
+    /// Runs until stopped.
+    pub fn run(&self, shared: &Shared) -> Result<()> {
+        let pinned = if self.cpus.is_empty() {
+            Ok(())
+        } else {
+            sys::run_on(self.cpus)
+        };
+        shared.start.wait();
+        let started = Instant::now();
+        let mut touched = 0;
+        while pinned.is_ok() && !shared.stop.load(Ordering::Relaxed) {
+            let rounds = started.elapsed().as_secs_f64() / self.period.as_secs_f64();
+            let due = (rounds * self.cold_pages.len() as f64) as u64;
+            for turn in touched..due {
+                self.touch(turn);
+            }
+            shared.cold_accesses.store(due, Ordering::Relaxed);
+            touched = due;
+            thread::sleep(SWEEP_STEP);
+        }
+        shared.stop.store(true, Ordering::Relaxed);
+        pinned
+    }
+
+    fn touch(&self, turn: u64) {
+        let index = (turn % self.cold_pages.len() as u64) as usize;
+        let page = self.cold_pages[index] as usize;
+        black_box(self.region.words()[page * self.region.page_words() + 1].load(Ordering::Relaxed));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::region::Backing;
+
+    #[test]
+    fn random_numbers_stay_below_the_limit_and_fill_it() {
+        let mut random = XorShift::new(1);
+        let mut seen = [false; 10];
+        for _ in 0..1000 {
+            seen[random.below(10) as usize] = true;
+        }
+        assert!(seen.iter().all(|seen| *seen));
+    }
+
+    #[test]
+    fn a_burst_spares_cold_pages_and_stamps() {
+        let region = Region::map(1 << 20, Backing::Anon, 0).unwrap();
+        region.populate(1).unwrap();
+        let worker = Worker {
+            region: &region,
+            hot_pages: &[2, 5],
+            store_percent: 100,
+            cpu: None,
+            seed: 1,
+        };
+        worker.burst(&mut XorShift::new(1));
+        assert_eq!(region.damaged_pages(1), 0);
+        for page in 0..region.pages() as usize {
+            let first = page * region.page_words() + 1;
+            let words = &region.words()[first..first + region.page_words() - 1];
+            let written = words.iter().any(|word| word.load(Ordering::Relaxed) != 0);
+            assert_eq!(written, page == 2 || page == 5, "page {page}");
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! Programs that load memory in a known way, to judge hot-page promotion by.
+//!
+//! Each program knows its own hot set, so how well a system found it is computed, not guessed.
+//! They depend on nothing else of pghot and run alone, on any machine with NUMA nodes.
+//!
+//! | module | its one job |
+//! |---|---|
+//! | [`args`] | the flags of `hotset` |
+//! | [`list`] | `0,2-3`: lists of CPUs and nodes |
+//! | [`hot_set`] | which pages are hot |
+//! | [`region`] | the memory: made on its home node, stamped, verified |
+//! | [`access`] | the threads that touch it |
+//! | [`placement`] | on which node each page is |
+//! | [`numa_maps`] | pages per node, cheaply |
+//! | [`report`] | the JSON lines printed, and the times computed from them |
+//! | [`idle_forks`] | children that share the memory |
+//! | [`sys`] | the system calls |
+
+pub mod access;
+pub mod args;
+pub mod hot_set;
+pub mod idle_forks;
+pub mod list;
+pub mod numa_maps;
+pub mod placement;
+pub mod region;
+pub mod report;
+pub mod sys;

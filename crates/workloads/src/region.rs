@@ -1,0 +1,264 @@
+//! The memory that a workload touches: mapped, faulted in on its home node, stamped, verified.
+
+use std::fs;
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::access::mix;
+use crate::sys;
+
+/// Bytes of a huge page that one page-middle-directory entry maps.
+const HUGE_BYTES: usize = 2 << 20;
+
+/// What kind of memory the region is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Backing {
+    /// Private anonymous base pages, even where huge pages are always on.
+    Anon,
+    /// Private anonymous memory, transparent huge pages asked for.
+    Thp,
+    /// Shared memory on tmpfs (a memfd), base pages; NUMA balancing never scans it.
+    // The kernel scans a tmpfs mapping only if the file itself has a policy that asks for it
+    // (vma_policy_mof), so there are no hint faults here, only other signs of heat.
+    Shared,
+}
+
+/// A mapped region; its first word of every page is a stamp, the other words are free to use.
+pub struct Region {
+    /// All that was mapped: the region and inaccessible room around it, which keeps the kernel
+    /// from merging our mapping with a neighbour and counting the neighbour's pages as ours.
+    reserved: Range<usize>,
+    /// The usable part.
+    range: Range<usize>,
+    page_bytes: usize,
+    backing: Backing,
+    home: u32,
+}
+
+impl Region {
+    /// Maps `bytes` of memory for pages of node `home`; no page exists yet.
+    pub fn map(bytes: usize, backing: Backing, home: u32) -> Result<Self> {
+        ensure_room(home, bytes)?;
+        if backing == Backing::Thp {
+            ensure_thp_possible()?;
+        }
+        let page_bytes = sys::page_bytes();
+        let reserved_bytes = bytes
+            .checked_add(2 * HUGE_BYTES)
+            .with_context(|| format!("{bytes} bytes do not fit in the address space"))?;
+        let reserved = map_anon(reserved_bytes).context("cannot reserve address space")?;
+        // Room of one page at least before, and up to a huge page: the start is aligned for THP.
+        let start = (reserved.start + page_bytes).next_multiple_of(HUGE_BYTES);
+        let region = Self {
+            reserved,
+            range: start..start + bytes,
+            page_bytes,
+            backing,
+            home,
+        };
+        region
+            .open()
+            .with_context(|| format!("cannot map {} MiB", bytes >> 20))?;
+        Ok(region)
+    }
+
+    /// Makes the reserved range usable, of the kind wanted.
+    fn open(&self) -> io::Result<()> {
+        let file = match self.backing {
+            Backing::Shared => Some(memfd(self.range.len())?),
+            Backing::Anon | Backing::Thp => None,
+        };
+        let kind = if file.is_some() {
+            libc::MAP_SHARED
+        } else {
+            libc::MAP_PRIVATE
+        };
+        let anonymous = if file.is_some() {
+            0
+        } else {
+            libc::MAP_ANONYMOUS
+        };
+        // SAFETY: MAP_FIXED replaces a part of our own reservation, which nothing refers to yet.
+        let address = unsafe {
+            libc::mmap(
+                self.range.start as *mut _,
+                self.range.len(),
+                libc::PROT_READ | libc::PROT_WRITE,
+                kind | anonymous | libc::MAP_FIXED | libc::MAP_NORESERVE,
+                file.as_ref().map_or(-1, AsRawFd::as_raw_fd),
+                0,
+            )
+        };
+        if address == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let advice = if self.backing == Backing::Thp {
+            libc::MADV_HUGEPAGE
+        } else {
+            libc::MADV_NOHUGEPAGE
+        };
+        // SAFETY: advice on the mapping just made. It fails on a kernel without huge pages: then
+        // there is nothing to advise, and THP backing was refused before.
+        unsafe { libc::madvise(address, self.range.len(), advice) };
+        Ok(())
+    }
+
+    /// Faults every page in on its home node and writes its stamp; the mapping has no policy afterwards.
+    pub fn populate(&self, seed: u64) -> Result<()> {
+        sys::bind_to_node(&self.range, self.home)?;
+        for page in 0..self.pages() {
+            self.stamp_word(page)
+                .store(stamp(seed, page), Ordering::Relaxed);
+        }
+        sys::unbind(&self.range)
+    }
+
+    /// Pages whose stamp is not what [`Region::populate`] wrote: their contents were lost.
+    pub fn damaged_pages(&self, seed: u64) -> u64 {
+        let damaged =
+            |page: &u32| self.stamp_word(*page).load(Ordering::Relaxed) != stamp(seed, *page);
+        (0..self.pages()).filter(damaged).count() as u64
+    }
+
+    /// The region as 8-byte words, page after page. Word 0 of a page is its stamp.
+    pub fn words(&self) -> &[AtomicU64] {
+        let words = self.range.len() / size_of::<AtomicU64>();
+        // SAFETY: the range is mapped readable and writable as long as `self` lives, is aligned,
+        // any bits are a u64, and nothing but these atomics touches it.
+        unsafe { std::slice::from_raw_parts(self.range.start as *const AtomicU64, words) }
+    }
+
+    /// The address range, in bytes.
+    pub fn range(&self) -> Range<usize> {
+        self.range.clone()
+    }
+
+    /// Bytes of a base page.
+    pub fn page_bytes(&self) -> usize {
+        self.page_bytes
+    }
+
+    /// Words of a base page.
+    pub fn page_words(&self) -> usize {
+        self.page_bytes / size_of::<AtomicU64>()
+    }
+
+    /// Base pages in the region.
+    pub fn pages(&self) -> u32 {
+        (self.range.len() / self.page_bytes) as u32
+    }
+
+    /// Base pages that are meant to move together.
+    pub fn unit_pages(&self) -> u32 {
+        match self.backing {
+            Backing::Thp => (HUGE_BYTES / self.page_bytes) as u32,
+            Backing::Anon | Backing::Shared => 1,
+        }
+    }
+
+    fn stamp_word(&self, page: u32) -> &AtomicU64 {
+        &self.words()[page as usize * self.page_words()]
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: we mapped this range, and whoever borrowed its words cannot outlive `self`.
+        unsafe { libc::munmap(self.reserved.start as *mut _, self.reserved.len()) };
+    }
+}
+
+/// What the first word of `page` holds.
+fn stamp(seed: u64, page: u32) -> u64 {
+    mix(seed ^ mix(u64::from(page) + 1))
+}
+
+/// Reserves addresses without access rights.
+fn map_anon(bytes: usize) -> io::Result<Range<usize>> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a new mapping where the kernel likes; nothing existing is touched.
+    let address = unsafe { libc::mmap(ptr::null_mut(), bytes, libc::PROT_NONE, flags, -1, 0) };
+    if address == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(address as usize..address as usize + bytes)
+}
+
+/// A file on tmpfs that has no name and goes away with its mapping.
+fn memfd(bytes: usize) -> io::Result<OwnedFd> {
+    // SAFETY: the name is a C string that lives for ever.
+    let fd = unsafe { libc::memfd_create(c"hotset".as_ptr(), libc::MFD_CLOEXEC) };
+    sys::check(fd.into())?;
+    // SAFETY: the descriptor is new and ours alone.
+    let file = unsafe { OwnedFd::from_raw_fd(fd) };
+    // SAFETY: the descriptor is open; only the file's length changes.
+    sys::check(unsafe { libc::ftruncate(file.as_raw_fd(), bytes as libc::off_t) }.into())?;
+    Ok(file)
+}
+
+fn ensure_thp_possible() -> Result<()> {
+    let enabled = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled")
+        .context("this kernel has no transparent huge pages")?;
+    ensure!(
+        !enabled.contains("[never]"),
+        "transparent huge pages are off (/sys/kernel/mm/transparent_hugepage/enabled)"
+    );
+    Ok(())
+}
+
+/// Refuses what would not fit: binding to a full node ends in the OOM killer, not in an error.
+fn ensure_room(node: u32, bytes: usize) -> Result<()> {
+    let path = format!("/sys/devices/system/node/node{node}/meminfo");
+    let Ok(meminfo) = fs::read_to_string(&path) else {
+        bail!("node {node} does not exist or has no memory ({path})");
+    };
+    let room_kib = room_kib(&meminfo);
+    ensure!(
+        room_kib >= bytes as u64 >> 10,
+        "node {node} has room for {} MiB, {} MiB are needed",
+        room_kib >> 10,
+        bytes >> 20
+    );
+    Ok(())
+}
+
+/// Free memory and page cache of a node's `meminfo`; the kernel gives up the latter for us.
+fn room_kib(meminfo: &str) -> u64 {
+    let is_room = |name: &str| matches!(name, "MemFree:" | "Active(file):" | "Inactive(file):");
+    meminfo
+        .lines()
+        .filter_map(|line| {
+            // Node 0 MemFree:        12345 kB
+            let mut fields = line.split_ascii_whitespace().skip(2);
+            fields.next().filter(|name| is_room(name))?;
+            fields.next()?.parse::<u64>().ok()
+        })
+        .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_free_memory_and_page_cache() {
+        let text = "Node 2 MemTotal: 900 kB\nNode 2 MemFree: 500 kB\nNode 2 Active(file): 30 kB\n\
+                    Node 2 Active(anon): 7000 kB\nNode 2 Inactive(file): 4 kB\n";
+        assert_eq!(room_kib(text), 534);
+    }
+
+    #[test]
+    fn a_changed_stamp_is_found() {
+        let region = Region::map(1 << 20, Backing::Anon, 0).unwrap();
+        region.populate(5).unwrap();
+        assert_eq!(region.damaged_pages(5), 0);
+        region.words()[3 * region.page_words()].fetch_xor(1, Ordering::Relaxed);
+        region.words()[4 * region.page_words() + 1].store(9, Ordering::Relaxed);
+        assert_eq!(region.damaged_pages(5), 1);
+    }
+}

@@ -1,0 +1,169 @@
+//! Writes the guest's whole file system: a cpio archive with the agent as `/init`, binaries of the
+//! host in `/bin`, and the shared libraries they need where their loader looks for them.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::Error;
+
+const DIR: u32 = 0o040_755;
+const FILE: u32 = 0o100_755;
+const CHAR_DEVICE: u32 = 0o020_600;
+
+/// The archive that boots `agent` and holds `binaries`, as the kernel's loader wants it.
+pub(crate) fn build(agent: &Path, binaries: &[PathBuf]) -> Result<Vec<u8>, Error> {
+    let mut cpio = Cpio::default();
+    for dir in ["bin", "dev", "proc", "sys", "tmp", "run"] {
+        cpio.dirs(Path::new(dir));
+    }
+    // The kernel opens this for init's output before anything is mounted.
+    cpio.entry("dev/console", CHAR_DEVICE, (5, 1), &[]);
+
+    let mut libraries = BTreeSet::new();
+    let targets = binaries
+        .iter()
+        .filter_map(|path| Some((path, path.file_name()?)));
+    let targets = targets.map(|(path, name)| (path.as_path(), Path::new("bin").join(name)));
+    for (source, target) in targets.chain([(agent, PathBuf::from("init"))]) {
+        cpio.file(source, &target)?;
+        libraries.extend(shared_libraries(source)?);
+    }
+    for library in libraries {
+        cpio.file(&library, library.strip_prefix("/").unwrap_or(&library))?;
+    }
+    Ok(cpio.finish())
+}
+
+/// The libraries and the loader a binary needs, as paths of this host. Asks `ldd`, which knows the
+/// search path better than any reader of ELF files; a static binary needs none.
+fn shared_libraries(binary: &Path) -> Result<Vec<PathBuf>, Error> {
+    let output = Command::new("ldd")
+        .arg(binary)
+        .output()
+        .map_err(Error::io(Path::new("ldd")))?;
+    let listing = String::from_utf8_lossy(&output.stdout);
+    let mut libraries = Vec::new();
+    for line in listing.lines() {
+        // "libc.so.6 => /lib/libc.so.6 (0x7f..)", "/lib64/ld-linux-x86-64.so.2 (0x7f..)",
+        // "libfoo.so => not found", "linux-vdso.so.1 (0x7f..)"
+        let (name, found) = line
+            .trim()
+            .split_once(" => ")
+            .unwrap_or((line.trim(), line.trim()));
+        if found == "not found" {
+            let library = name.to_owned();
+            return Err(Error::LibraryMissing {
+                binary: binary.to_owned(),
+                library,
+            });
+        }
+        libraries.extend(found.split(' ').next().filter(|path| path.starts_with('/')));
+    }
+    Ok(libraries.into_iter().map(PathBuf::from).collect())
+}
+
+/// An archive in cpio's "newc" format: per entry a header of hexadecimal fields, the name, the
+/// content, the latter two padded to four bytes.
+#[derive(Default)]
+struct Cpio {
+    bytes: Vec<u8>,
+    entries: u32,
+    made: BTreeSet<PathBuf>,
+}
+
+impl Cpio {
+    /// Adds a directory and its parents, each once.
+    fn dirs(&mut self, path: &Path) {
+        let mut parents: Vec<_> = path
+            .ancestors()
+            .filter(|dir| *dir != Path::new(""))
+            .collect();
+        parents.reverse();
+        for dir in parents {
+            if self.made.insert(dir.to_owned()) {
+                self.entry(&dir.to_string_lossy(), DIR, (0, 0), &[]);
+            }
+        }
+    }
+
+    fn file(&mut self, source: &Path, target: &Path) -> Result<(), Error> {
+        let content = fs::read(source).map_err(Error::io(source))?;
+        self.dirs(target.parent().unwrap_or(Path::new("")));
+        self.entry(&target.to_string_lossy(), FILE, (0, 0), &content);
+        Ok(())
+    }
+
+    fn entry(&mut self, name: &str, mode: u32, device: (u32, u32), content: &[u8]) {
+        self.entries += 1;
+        let (inode, links, owner, time, check) = (self.entries, 1, 0, 0, 0);
+        // A guest whose file system is above 4 GiB would not boot anyway.
+        let content_len = u32::try_from(content.len()).unwrap_or(u32::MAX);
+        let name_len = u32::try_from(name.len() + 1).unwrap_or(u32::MAX);
+        self.bytes.extend(b"070701");
+        for field in [
+            inode,
+            mode,
+            owner,
+            owner,
+            links,
+            time,
+            content_len,
+            0,
+            0,
+            device.0,
+            device.1,
+            name_len,
+            check,
+        ] {
+            self.bytes.extend(format!("{field:08x}").bytes());
+        }
+        self.bytes.extend(name.bytes());
+        self.bytes.push(0);
+        self.pad();
+        self.bytes.extend(content);
+        self.pad();
+    }
+
+    fn pad(&mut self) {
+        self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
+    }
+
+    fn finish(mut self) -> Vec<u8> {
+        self.entry("TRAILER!!!", 0, (0, 0), &[]);
+        self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The kernel's reader is the judge in the VM tests; here the loader of the host's libraries.
+    #[test]
+    fn a_dynamic_binary_brings_its_loader() {
+        let archive = build(Path::new("/bin/true"), &["/bin/cat".into()]).unwrap();
+        let names = String::from_utf8_lossy(&archive).into_owned();
+        for name in [
+            "init\0",
+            "bin/cat\0",
+            "libc.so.6\0",
+            "ld-linux-x86-64.so.2\0",
+            "TRAILER!!!\0",
+        ] {
+            assert!(names.contains(name), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn an_entry_is_laid_out_as_the_format_says() {
+        let mut cpio = Cpio::default();
+        cpio.entry("name", FILE, (0, 0), b"12345");
+        // Inode 1, mode, two owners, one link, time, length 5, four device numbers, length of the
+        // name with its NUL, no checksum; then name and content, padded.
+        let header = [1, 0o100_755, 0, 0, 1, 0, 5, 0, 0, 0, 0, 5, 0].map(|n| format!("{n:08x}"));
+        let expected = format!("070701{}name\0{}12345{}", header.concat(), "\0", "\0\0\0");
+        assert_eq!(String::from_utf8_lossy(&cpio.bytes), expected);
+    }
+}

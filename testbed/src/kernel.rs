@@ -1,0 +1,77 @@
+//! The stock kernel images that `setup.sh` left in the cache.
+
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+use serde::Deserialize;
+
+use crate::Error;
+
+/// One bootable image.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kernel {
+    /// Its name in `kernels.toml`, or the path given in `PGHOT_KERNEL`.
+    pub name: String,
+    /// The image itself.
+    pub image: PathBuf,
+}
+
+impl Kernel {
+    /// The cached image of an entry of `kernels.toml`.
+    pub fn find(name: &str) -> Result<Self, Error> {
+        let dir = cache_dir().join("kernels").join(name);
+        let image = dir.join("vmlinuz");
+        if !image.is_file() {
+            return Err(Error::KernelMissing {
+                name: name.to_owned(),
+                dir,
+            });
+        }
+        Ok(Self {
+            name: name.to_owned(),
+            image,
+        })
+    }
+
+    /// The image named by the environment variable `PGHOT_KERNEL`, else the cached image `name`.
+    pub fn from_env_or(name: &str) -> Result<Self, Error> {
+        let Some(image) = env::var_os("PGHOT_KERNEL").map(PathBuf::from) else {
+            return Self::find(name);
+        };
+        fs::metadata(&image).map_err(Error::io(&image))?;
+        Ok(Self {
+            name: image.display().to_string(),
+            image,
+        })
+    }
+
+    /// The names in `kernels.toml`, whether or not their images are there.
+    pub fn names() -> Result<Vec<String>, Error> {
+        #[derive(Deserialize)]
+        struct File {
+            kernel: Vec<Entry>,
+        }
+        #[derive(Deserialize)]
+        struct Entry {
+            name: String,
+        }
+
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels.toml");
+        let text = fs::read_to_string(&path).map_err(Error::io(&path))?;
+        let file: File = toml::from_str(&text).map_err(|error| Error::Config {
+            path,
+            problem: error.to_string(),
+        })?;
+        Ok(file.kernel.into_iter().map(|kernel| kernel.name).collect())
+    }
+}
+
+/// Where `setup.sh` puts what it fetches; the two must agree.
+fn cache_dir() -> PathBuf {
+    if let Some(dir) = env::var_os("PGHOT_CACHE") {
+        return dir.into();
+    }
+    let base = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    base.unwrap_or_else(|| PathBuf::from(env::var_os("HOME").unwrap_or_default()).join(".cache"))
+        .join("pghot")
+}

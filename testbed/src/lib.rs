@@ -1,0 +1,41 @@
+//! Boots stock kernels in QEMU on machines with tiered memory, and talks to them.
+//!
+//! A [`Vm`] is a [`Machine`] (nodes, tiers, CPU), a [`Kernel`] image fetched by `setup.sh`, and an
+//! initramfs that holds an agent as init and the binaries to test. The agent answers on a serial
+//! line of its own; the console goes to a file and is shown only when something fails.
+//!
+//! ```no_run
+//! # use std::time::Duration;
+//! # use pghot_testbed::{Kernel, Machine, Spec, Vm, guest_binaries};
+//! # fn main() -> Result<(), pghot_testbed::Error> {
+//! let machine = Machine::load("tiered3")?;
+//! let kernel = Kernel::find("6.12")?;
+//! let vm = Vm::boot(&Spec::new(&machine, &kernel, &guest_binaries()?))?;
+//!
+//! vm.write("/proc/sys/kernel/numa_balancing", "2")?;
+//! let daemon = vm.spawn(&["pghot", "run"])?;
+//! vm.wait_until("a page is promoted", Duration::from_secs(60), || {
+//!     Ok(vm.vmstat("pgpromote_success")? > 0)
+//! })?;
+//! daemon.signal(libc::SIGTERM)?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The emulator is right about what the kernel does (page placement, counters, faults) and wrong
+//! about how long it takes: judge by counts, never by wall time.
+
+mod error;
+mod initramfs;
+mod kernel;
+mod machine;
+mod process;
+pub mod protocol;
+mod qemu;
+mod vm;
+
+pub use error::Error;
+pub use kernel::Kernel;
+pub use machine::{Machine, Node};
+pub use process::{Output, Process, Status};
+pub use vm::{Spec, Vm, guest_binaries};

@@ -1,0 +1,292 @@
+//! A guest: booted from a machine, a kernel and binaries, then asked to run and read things.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::initramfs;
+use crate::process::{Output, Process};
+use crate::protocol::{Answer, Bytes, CHUNK_MAX, Call};
+use crate::qemu::{self, Qemu};
+use crate::{Error, Kernel, Machine};
+
+/// The kernel's options. Any oops ends the guest at once, warnings reach the console, and the timer
+/// check is left out because an emulator on a busy host fails it now and then.
+const APPEND: &str = "console=ttyS0 loglevel=5 panic=-1 oops=panic no_timer_check";
+
+/// Names of the binaries under test.
+const UNDER_TEST: [&str; 2] = ["pghot", "hotset"];
+
+/// What to boot.
+pub struct Spec<'a> {
+    /// Nodes, tiers, CPU.
+    pub machine: &'a Machine,
+    /// The image.
+    pub kernel: &'a Kernel,
+    /// Host binaries to put into the guest's `/bin`.
+    pub binaries: &'a [PathBuf],
+    /// How long the guest may live, boot included; see [`Vm::set_limit`].
+    pub limit: Duration,
+}
+
+impl<'a> Spec<'a> {
+    /// A guest that may live for two minutes.
+    pub fn new(machine: &'a Machine, kernel: &'a Kernel, binaries: &'a [PathBuf]) -> Self {
+        Self {
+            machine,
+            kernel,
+            binaries,
+            limit: Duration::from_secs(120),
+        }
+    }
+}
+
+/// A running guest. Dropping it kills it.
+pub struct Vm {
+    qemu: Arc<Qemu>,
+}
+
+impl Vm {
+    /// Boots a guest and returns when its agent answers.
+    pub fn boot(spec: &Spec) -> Result<Self, Error> {
+        let agent = built_binary("pghot-agent", "pghot-testbed")?;
+        let dir = qemu::guest_dir()?;
+        let initrd = dir.path().join("initramfs.cpio");
+        let archive = initramfs::build(&agent, spec.binaries)?;
+        fs::write(&initrd, archive).map_err(Error::io(&initrd))?;
+
+        let mut options = spec.machine.qemu_options();
+        let mut option = |name: &str, value: String| options.extend([name.to_owned(), value]);
+        option("-kernel", spec.kernel.image.display().to_string());
+        option("-initrd", initrd.display().to_string());
+        option("-append", format!("{APPEND} {}", spec.machine.append));
+        Ok(Self {
+            qemu: Arc::new(Qemu::start(&options, dir, spec.limit)?),
+        })
+    }
+
+    /// Gives the guest `limit` from now. When it is over, every call fails with the console's end.
+    pub fn set_limit(&self, limit: Duration) {
+        self.qemu.set_limit(limit);
+    }
+
+    /// The process id of the emulator on the host.
+    pub fn host_pid(&self) -> u32 {
+        self.qemu.host_pid()
+    }
+
+    /// Runs a program to its end.
+    pub fn exec(&self, argv: &[&str]) -> Result<Output, Error> {
+        self.exec_with(argv, &[], b"")
+    }
+
+    /// Runs a program to its end, with variables and standard input.
+    pub fn exec_with(
+        &self,
+        argv: &[&str],
+        env: &[(&str, &str)],
+        stdin: &[u8],
+    ) -> Result<Output, Error> {
+        self.spawn_with(argv, env, stdin)?
+            .wait(self.qemu.remaining())
+    }
+
+    /// Starts a program. Names without a slash are looked up in `/bin`.
+    pub fn spawn(&self, argv: &[&str]) -> Result<Process, Error> {
+        self.spawn_with(argv, &[], b"")
+    }
+
+    /// Starts a program, with variables and standard input.
+    pub fn spawn_with(
+        &self,
+        argv: &[&str],
+        env: &[(&str, &str)],
+        stdin: &[u8],
+    ) -> Result<Process, Error> {
+        let call = Call::Spawn {
+            argv: argv.iter().map(|&arg| arg.to_owned()).collect(),
+            env: env
+                .iter()
+                .map(|&(name, value)| (name.to_owned(), value.to_owned()))
+                .collect(),
+            stdin: Bytes(stdin.to_vec()),
+        };
+        match self.qemu.call(call)? {
+            Answer::Spawned { process, pid } => {
+                Ok(Process::new(Arc::clone(&self.qemu), process, pid))
+            }
+            other => Err(unexpected("answer to spawn", &other)),
+        }
+    }
+
+    /// Sends a signal to a guest's process, or with a negative number to a group.
+    pub fn kill(&self, pid: i32, signal: i32) -> Result<(), Error> {
+        self.qemu.call(Call::Kill { pid, signal }).map(drop)
+    }
+
+    /// A file's content as bytes.
+    pub fn read_bytes(&self, path: &str) -> Result<Vec<u8>, Error> {
+        match self.qemu.call(Call::Read {
+            path: path.to_owned(),
+        })? {
+            Answer::Data(data) => Ok(data.0),
+            other => Err(unexpected(path, &other)),
+        }
+    }
+
+    /// A file's content as text.
+    pub fn read(&self, path: &str) -> Result<String, Error> {
+        Ok(String::from_utf8_lossy(&self.read_bytes(path)?).into_owned())
+    }
+
+    /// Writes a file; up to 16 KiB in one write(2), which files of proc and sysfs depend on.
+    pub fn write(&self, path: &str, content: impl AsRef<[u8]>) -> Result<(), Error> {
+        let mut rest = content.as_ref();
+        let mut append = false;
+        loop {
+            let (chunk, tail) = rest.split_at(rest.len().min(CHUNK_MAX));
+            let data = Bytes(chunk.to_vec());
+            self.qemu.call(Call::Write {
+                path: path.to_owned(),
+                data,
+                append,
+            })?;
+            if tail.is_empty() {
+                return Ok(());
+            }
+            (rest, append) = (tail, true);
+        }
+    }
+
+    /// Whether a path exists in the guest.
+    pub fn exists(&self, path: &str) -> Result<bool, Error> {
+        match self.qemu.call(Call::Exists {
+            path: path.to_owned(),
+        })? {
+            Answer::Exists(exists) => Ok(exists),
+            other => Err(unexpected(path, &other)),
+        }
+    }
+
+    /// The names in a directory, sorted.
+    pub fn list(&self, path: &str) -> Result<Vec<String>, Error> {
+        match self.qemu.call(Call::List {
+            path: path.to_owned(),
+        })? {
+            Answer::Names(names) => Ok(names),
+            other => Err(unexpected(path, &other)),
+        }
+    }
+
+    /// Creates a directory and its parents.
+    pub fn mkdir(&self, path: &str) -> Result<(), Error> {
+        self.qemu
+            .call(Call::Mkdir {
+                path: path.to_owned(),
+            })
+            .map(drop)
+    }
+
+    /// A counter of `/proc/vmstat`.
+    pub fn vmstat(&self, counter: &str) -> Result<u64, Error> {
+        counter_of("/proc/vmstat", &self.read("/proc/vmstat")?, counter)
+    }
+
+    /// A counter of a node's `vmstat`.
+    pub fn node_vmstat(&self, node: usize, counter: &str) -> Result<u64, Error> {
+        let path = format!("/sys/devices/system/node/node{node}/vmstat");
+        counter_of(&path, &self.read(&path)?, counter)
+    }
+
+    /// Asks `condition` until it holds, at most for `limit`; `what` names it in the error.
+    pub fn wait_until(
+        &self,
+        what: &str,
+        limit: Duration,
+        mut condition: impl FnMut() -> Result<bool, Error>,
+    ) -> Result<(), Error> {
+        let limit = limit.min(self.qemu.remaining());
+        let end = Instant::now() + limit;
+        while !condition()? {
+            if Instant::now() >= end {
+                return Err(Error::Never {
+                    what: what.to_owned(),
+                    limit,
+                });
+            }
+            // Asking costs the guest time it could use to get there.
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Ok(())
+    }
+
+    /// Kills every process that was started in the guest, and tells which there were.
+    pub fn sweep(&self) -> Result<Vec<String>, Error> {
+        match self.qemu.call(Call::Sweep)? {
+            Answer::Names(names) => Ok(names),
+            other => Err(unexpected("answer to sweep", &other)),
+        }
+    }
+
+    /// Powers the guest off and waits for QEMU's end.
+    pub fn power_off(&self) -> Result<(), Error> {
+        self.qemu.call(Call::PowerOff)?;
+        self.qemu.wait_end()
+    }
+}
+
+/// The binaries under test, from the build this program is part of.
+pub fn guest_binaries() -> Result<Vec<PathBuf>, Error> {
+    let find = |name: &&str| {
+        let package = if *name == "pghot" {
+            "pghot-cli"
+        } else {
+            "pghot-workloads"
+        };
+        built_binary(name, package)
+    };
+    UNDER_TEST.iter().map(find).collect()
+}
+
+/// A binary of this workspace, built with the same profile as the running program: next to it, or
+/// one level up from a test executable in `deps/`.
+fn built_binary(name: &str, package: &str) -> Result<PathBuf, Error> {
+    let exe = std::env::current_exe().map_err(Error::io(Path::new("the running program")))?;
+    let mut dir = exe.parent().unwrap_or(Path::new("/"));
+    if dir.ends_with("deps") || dir.ends_with("examples") {
+        dir = dir.parent().unwrap_or(dir);
+    }
+    let path = dir.join(name);
+    if path.is_file() {
+        return Ok(path);
+    }
+    let release = if dir.ends_with("release") {
+        " --release"
+    } else {
+        ""
+    };
+    Err(Error::BinaryMissing {
+        path,
+        command: format!("cargo build{release} -p {package}"),
+    })
+}
+
+pub(crate) fn unexpected(what: &str, answer: &Answer) -> Error {
+    Error::Unexpected {
+        what: what.to_owned(),
+        found: format!("{answer:?}"),
+    }
+}
+
+fn counter_of(path: &str, text: &str, counter: &str) -> Result<u64, Error> {
+    let value = text
+        .lines()
+        .find_map(|line| line.strip_prefix(counter)?.strip_prefix(' '));
+    value
+        .and_then(|value| value.trim().parse().ok())
+        .ok_or_else(|| Error::Unexpected {
+            what: format!("counter {counter} of {path}"),
+            found: "missing".to_owned(),
+        })
+}

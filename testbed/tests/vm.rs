@@ -1,0 +1,135 @@
+//! Tests in guests: each runs on every kernel of `kernels.toml`, on the machine it declares.
+//!
+//! A trial is named `kernel::machine::test`. Guests are reused between tests of the same kernel and
+//! machine unless a test asks for a fresh one; a test that fails, or leaves a process behind, costs
+//! its guest. What to run is chosen as for any Rust test: `cargo test --test vm -- 6.12::tiered3`.
+
+#[path = "vm/pool.rs"]
+mod pool;
+#[path = "vm/promotion.rs"]
+mod promotion;
+#[path = "vm/rig.rs"]
+mod rig;
+#[path = "vm/safety.rs"]
+mod safety;
+#[path = "vm/testbed.rs"]
+mod testbed;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use libtest_mimic::{Arguments, Failed, Trial};
+use pghot_testbed::{Kernel, Machine, Vm};
+
+use pool::Pool;
+
+/// Guests alive at the same time. Two emulated machines keep two host cores busy; more only slow
+/// each other down and waste memory.
+const GUESTS_MAX: usize = 2;
+
+/// One test in a guest.
+struct Test {
+    name: &'static str,
+    machine: &'static str,
+    /// Whether it needs a guest that nobody used before.
+    fresh: bool,
+    limit: Duration,
+    run: fn(&mut Ctx) -> Result<()>,
+}
+
+/// What a test gets.
+struct Ctx {
+    vm: Vm,
+    machine: Machine,
+    kernel: Kernel,
+}
+
+impl Test {
+    /// A test that any guest of the machine will do for, if it puts back what it changes.
+    const fn new(
+        name: &'static str,
+        machine: &'static str,
+        run: fn(&mut Ctx) -> Result<()>,
+    ) -> Self {
+        Self {
+            name,
+            machine,
+            fresh: false,
+            limit: Duration::from_secs(120),
+            run,
+        }
+    }
+
+    /// The same in a guest of its own.
+    const fn fresh(self) -> Self {
+        Self {
+            fresh: true,
+            ..self
+        }
+    }
+
+    fn run(&self, kernel: &str, pool: &Pool) -> Result<()> {
+        let machine = Machine::load(self.machine)?;
+        let kernel = Kernel::find(kernel)?;
+        let vm = pool.take(&machine, &kernel, self.fresh)?;
+        vm.set_limit(self.limit);
+
+        let mut ctx = Ctx {
+            vm,
+            machine,
+            kernel,
+        };
+        (self.run)(&mut ctx)?;
+        if self.fresh {
+            return Ok(());
+        }
+        let left = ctx.vm.sweep().context("after the test")?;
+        ensure!(
+            left.is_empty(),
+            "the test left processes behind: {}",
+            left.join(", ")
+        );
+        pool.put_back(&ctx.machine, &ctx.kernel, ctx.vm);
+        Ok(())
+    }
+}
+
+/// The tests of all themes.
+fn tests() -> impl Iterator<Item = &'static Test> {
+    [testbed::TESTS, promotion::TESTS, safety::TESTS]
+        .into_iter()
+        .flatten()
+}
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads.get_or_insert(GUESTS_MAX);
+    let kernels = match Kernel::names() {
+        Ok(kernels) => kernels,
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::FAILURE;
+        }
+    };
+
+    let pool = Arc::new(Pool::default());
+    let mut trials = Vec::new();
+    for kernel in kernels {
+        // Tests of one machine follow each other, so that they find its guest running.
+        let mut tests: Vec<_> = tests().collect();
+        tests.sort_by_key(|test| test.machine);
+        for test in tests {
+            let (kernel, pool) = (kernel.clone(), Arc::clone(&pool));
+            let name = format!("{kernel}::{}::{}", test.machine, test.name);
+            trials.push(Trial::test(name, move || {
+                test.run(&kernel, &pool)
+                    .map_err(|error| Failed::from(format!("{error:#}")))
+            }));
+        }
+    }
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    pool.clear();
+    conclusion.exit_code()
+}

@@ -1,0 +1,63 @@
+//! Running guests that wait for their next test.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
+
+use anyhow::Result;
+use pghot_testbed::{Kernel, Machine, Spec, Vm, guest_binaries};
+
+/// Tools of the host that tests may run in the guest besides the binaries under test.
+const TOOLS: [&str; 5] = [
+    "/bin/sh",
+    "/bin/cat",
+    "/bin/rm",
+    "/bin/sleep",
+    "/usr/bin/setpriv",
+];
+
+/// At most one idle guest per test thread, so that no more guests are alive than there are threads.
+#[derive(Default)]
+pub struct Pool(Mutex<HashMap<ThreadId, Idle>>);
+
+struct Idle {
+    machine: String,
+    kernel: String,
+    vm: Vm,
+}
+
+impl Pool {
+    /// A guest for the calling thread: its last one if that fits, else one newly booted.
+    pub fn take(&self, machine: &Machine, kernel: &Kernel, fresh: bool) -> Result<Vm> {
+        let last = self.lock().remove(&thread::current().id());
+        if let Some(idle) = last {
+            if !fresh && idle.machine == machine.name && idle.kernel == kernel.name {
+                return Ok(idle.vm);
+            }
+            // Before the next one boots.
+            drop(idle);
+        }
+        let mut binaries = guest_binaries()?;
+        binaries.extend(TOOLS.map(Into::into));
+        Ok(Vm::boot(&Spec::new(machine, kernel, &binaries))?)
+    }
+
+    /// Keeps a guest for the calling thread's next test.
+    pub fn put_back(&self, machine: &Machine, kernel: &Kernel, vm: Vm) {
+        let idle = Idle {
+            machine: machine.name.clone(),
+            kernel: kernel.name.clone(),
+            vm,
+        };
+        self.lock().insert(thread::current().id(), idle);
+    }
+
+    /// Ends all guests that are left.
+    pub fn clear(&self) {
+        self.lock().clear();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<ThreadId, Idle>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

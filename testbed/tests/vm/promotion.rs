@@ -1,0 +1,243 @@
+//! Hot pages of real workloads are promoted, all of them and no others, and the books are exact.
+
+use anyhow::{Result, ensure};
+use serde_json::Value;
+
+use crate::rig::{Daemon, hotset, number, outcome};
+use crate::{Ctx, Test};
+
+pub const TESTS: &[Test] = &[
+    Test::new(
+        "every_hot_page_is_promoted",
+        "tiered3",
+        every_hot_page_is_promoted,
+    ),
+    Test::new(
+        "every_hot_page_is_promoted",
+        "tiered3-la48",
+        every_hot_page_is_promoted,
+    ),
+    Test::new("hot_among_cold", "tiered3", hot_among_cold),
+    Test::new("huge_pages_move_whole", "tiered3", huge_pages_move_whole),
+    Test::new("shared_memory_moves", "tiered3", shared_memory_moves),
+    Test::new("forked_memory_moves", "tiered3", forked_memory_moves),
+    Test::new(
+        "precision_follows_the_cpu",
+        "tiered3",
+        precision_follows_the_cpu,
+    ),
+    Test::new(
+        "a_dry_run_moves_nothing",
+        "tiered3",
+        a_dry_run_moves_nothing,
+    ),
+];
+
+fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or("")
+}
+
+/// Promotes all of 64 MiB at the first hint fault. What BPF recorded is exactly what the kernel
+/// counted, and the kernel itself promoted nothing.
+fn every_hot_page_is_promoted(ctx: &mut Ctx) -> Result<()> {
+    let daemon = Daemon::start(&ctx.vm, &["--freq-threshold", "1"])?;
+    let faults = ctx.vm.vmstat("numa_hint_faults")?;
+    let kernel_promoted = ctx.vm.vmstat("pgpromote_success")?;
+    let done = hotset(
+        &ctx.vm,
+        &["--size-mib", "64", "--until-promoted", "--seconds", "40"],
+    )?;
+    let status = daemon.status()?;
+    let faults = ctx.vm.vmstat("numa_hint_faults")? - faults;
+    ensure!(
+        done["hot_left"] == 0,
+        "pages were left behind: {done}\n{status:#}"
+    );
+    // Every fault of the guest: with the tiering bit alone only the lower tier's pages take any.
+    let recorded = number(&status, "/sources/0/stats/recorded")?;
+    ensure!(
+        recorded == faults as f64,
+        "{recorded} recorded, {faults} taken"
+    );
+    ensure!(
+        number(&status, "/sources/0/stats/lost")? == 0.0,
+        "reports were lost"
+    );
+    let promoted = ctx.vm.vmstat("pgpromote_success")? - kernel_promoted;
+    ensure!(
+        promoted == 0,
+        "the kernel promoted {promoted} pages by itself"
+    );
+    let moved = outcome(&status, "moved")?;
+    ensure!(
+        moved >= 16384.0,
+        "the workload has 16384 pages, {moved} were moved"
+    );
+    ensure!(
+        number(&status, "/records_bytes")? == 262144.0,
+        "a byte per page of 1 GiB"
+    );
+    let line = ctx
+        .vm
+        .exec(&["pghot", "explain", "--last", "1"])?
+        .success()?
+        .stdout;
+    ensure!(line.contains("promoted"), "{line}");
+    daemon.stop()?;
+    Ok(())
+}
+
+/// A tenth of the pages is hot, scattered; each cold page is touched once in 20 s.
+fn hot_among_cold(ctx: &mut Ctx) -> Result<()> {
+    let daemon = Daemon::start(&ctx.vm, &["--freq-threshold", "2"])?;
+    let flags = [
+        "--size-mib",
+        "128",
+        "--hot-percent",
+        "10",
+        "--cold-sweep-seconds",
+        "20",
+    ];
+    let flags: Vec<&str> = flags
+        .into_iter()
+        .chain(["--seconds", "22", "--report-ms", "1000"])
+        .collect();
+    let done = hotset(&ctx.vm, &flags)?;
+    let status = daemon.status()?;
+    let (recall, precision) = (number(&done, "/recall")?, number(&done, "/precision")?);
+    ensure!(
+        recall >= 0.95 && precision >= 0.95,
+        "recall {recall}, precision {precision}: {done}"
+    );
+    // Ready pages do not wait longer than the sleep and a batch.
+    let p99 = number(&status, "/latency/p99_ms")?;
+    let batch = number(&status, "/lower_tier/0/totals/batch_ms_max")?;
+    let sleep = number(&status, "/settings/kmigrated_sleep_ms/value")?;
+    ensure!(
+        number(&status, "/latency/samples")? >= 20.0,
+        "too few samples: {status:#}"
+    );
+    ensure!(
+        p99 <= sleep + batch,
+        "ready to moved took {p99} ms at p99, a batch {batch} ms"
+    );
+    daemon.stop()?;
+    Ok(())
+}
+
+/// A huge page has one record, moves in one piece and counts by its base pages.
+fn huge_pages_move_whole(ctx: &mut Ctx) -> Result<()> {
+    let daemon = Daemon::start(&ctx.vm, &["--freq-threshold", "1"])?;
+    let splits = ctx.vm.vmstat("thp_migration_split")?;
+    let flags = [
+        "--size-mib",
+        "64",
+        "--backing",
+        "thp",
+        "--until-promoted",
+        "--seconds",
+        "40",
+    ];
+    let done = hotset(&ctx.vm, &flags)?;
+    let status = daemon.status()?;
+    ensure!(
+        done["hot_left"] == 0,
+        "pages were left behind: {done}\n{status:#}"
+    );
+    let folios = number(&status, "/lower_tier/0/totals/large_folios_moved")?;
+    ensure!(folios >= 32.0, "{folios} of 32 huge pages moved");
+    ensure!(
+        outcome(&status, "moved")? >= 16384.0,
+        "huge pages count by their pages"
+    );
+    ensure!(
+        ctx.vm.vmstat("thp_migration_split")? == splits,
+        "huge pages were split"
+    );
+    let recorded = number(&status, "/sources/0/stats/recorded")?;
+    let pages = number(&status, "/sources/0/stats/recorded_pages")?;
+    ensure!(pages > recorded, "{recorded} reports for {pages} pages");
+    daemon.stop()?;
+    Ok(())
+}
+
+fn shared_memory_moves(ctx: &mut Ctx) -> Result<()> {
+    moves(ctx, &["--backing", "shared", "--forks", "3"])
+}
+
+fn forked_memory_moves(ctx: &mut Ctx) -> Result<()> {
+    moves(ctx, &["--store-percent", "0", "--forks", "3"])
+}
+
+/// Pages that several processes map move too (MPOL_MF_MOVE_ALL).
+fn moves(ctx: &mut Ctx, flags: &[&str]) -> Result<()> {
+    let daemon = Daemon::start(&ctx.vm, &["--freq-threshold", "1"])?;
+    let base = ["--size-mib", "32", "--until-promoted", "--seconds", "40"];
+    let all: Vec<&str> = base.iter().chain(flags).copied().collect();
+    let done = hotset(&ctx.vm, &all)?;
+    let status = daemon.status()?;
+    ensure!(done["recall"].as_f64() >= Some(0.999), "{done}\n{status:#}");
+    ensure!(outcome(&status, "shared")? == 0.0, "{status:#}");
+    daemon.stop()?;
+    Ok(())
+}
+
+/// In precision mode pages go to the node whose CPU accesses them, not to target_nid.
+fn precision_follows_the_cpu(ctx: &mut Ctx) -> Result<()> {
+    let daemon = Daemon::start(
+        &ctx.vm,
+        &[
+            "--mode",
+            "precision",
+            "--freq-threshold",
+            "1",
+            "--target-nid",
+            "0",
+        ],
+    )?;
+    // CPU 2 is the first of node 1.
+    let flags = [
+        "--size-mib",
+        "32",
+        "--until-promoted",
+        "--seconds",
+        "40",
+        "--cpus",
+        "2",
+    ];
+    let flags: Vec<&str> = ["--home", "2", "--fast", "1"]
+        .into_iter()
+        .chain(flags)
+        .collect();
+    let argv: Vec<&str> = ["hotset"].into_iter().chain(flags).collect();
+    let output = ctx.vm.exec(&argv)?.success()?;
+    let status = daemon.status()?;
+    ensure!(
+        output.stdout.contains("\"hot_left\":0"),
+        "{}\n{status:#}",
+        output.stdout
+    );
+    ensure!(text(&status, "/mode") == "precision");
+    ensure!(
+        number(&status, "/records_bytes")? == 4.0 * 262144.0,
+        "four bytes per page"
+    );
+    daemon.stop()?;
+    Ok(())
+}
+
+/// A dry run sees and decides, but moves nothing.
+fn a_dry_run_moves_nothing(ctx: &mut Ctx) -> Result<()> {
+    let daemon = Daemon::start(&ctx.vm, &["--freq-threshold", "1", "--dry-run"])?;
+    let migrated = ctx.vm.vmstat("pgmigrate_success")?;
+    let done = hotset(&ctx.vm, &["--size-mib", "32", "--seconds", "6"])?;
+    let status = daemon.status()?;
+    ensure!(done["hot_promoted"] == 0, "{done}");
+    ensure!(outcome(&status, "would_move")? > 0.0 && outcome(&status, "moved")? == 0.0);
+    ensure!(
+        ctx.vm.vmstat("pgmigrate_success")? == migrated,
+        "pages moved in a dry run"
+    );
+    daemon.stop()?;
+    Ok(())
+}

@@ -1,0 +1,114 @@
+//! A guest with the daemon and a workload in it: what the product's tests are written with.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use pghot_testbed::{Output, Process, Status, Vm};
+use serde_json::Value;
+
+/// Loading and verifying BPF programs takes an emulator some seconds.
+const START_LIMIT: Duration = Duration::from_secs(40);
+const STOP_LIMIT: Duration = Duration::from_secs(20);
+
+/// A running `pghot run`.
+pub struct Daemon<'a> {
+    vm: &'a Vm,
+    process: Process,
+}
+
+impl<'a> Daemon<'a> {
+    /// Starts the daemon with more flags and waits until it answers.
+    pub fn start(vm: &'a Vm, flags: &[&str]) -> Result<Daemon<'a>> {
+        let argv: Vec<&str> = ["pghot", "run"].iter().chain(flags).copied().collect();
+        let mut process = vm.spawn(&argv)?;
+        let mut ended = false;
+        vm.wait_until("pghot answers", START_LIMIT, || {
+            ended = process.try_wait()?.is_some();
+            Ok(ended || vm.exec(&["pghot", "status", "--json"])?.status == Status::Code(0))
+        })?;
+        if ended {
+            bail!("`pghot run` ended at once: {}", process.stderr()?);
+        }
+        Ok(Daemon { vm, process })
+    }
+
+    pub fn status(&self) -> Result<Value> {
+        let output = self.vm.exec(&["pghot", "status", "--json"])?.success()?;
+        Ok(serde_json::from_str(&output.stdout)?)
+    }
+
+    /// A number in the status, by its JSON pointer.
+    pub fn number(&self, pointer: &str) -> Result<f64> {
+        number(&self.status()?, pointer)
+    }
+
+    pub fn pid(&self) -> i32 {
+        self.process.pid()
+    }
+
+    /// SIGTERM; the daemon must end well.
+    pub fn stop(mut self) -> Result<Output> {
+        self.process.signal(libc::SIGTERM)?;
+        Ok(self.process.wait(STOP_LIMIT)?.success()?)
+    }
+
+    /// SIGKILL: no chance to tidy up.
+    pub fn kill(mut self) -> Result<()> {
+        self.process.kill()?;
+        Ok(())
+    }
+}
+
+pub fn number(status: &Value, pointer: &str) -> Result<f64> {
+    let value = status.pointer(pointer).and_then(Value::as_f64);
+    value.with_context(|| format!("the status has no number at {pointer}: {status:#}"))
+}
+
+/// Base pages of an outcome, over the only lower-tier node.
+pub fn outcome(status: &Value, name: &str) -> Result<f64> {
+    number(status, &format!("/lower_tier/0/totals/outcomes/{name}"))
+}
+
+/// Starts `hotset` on node 2 with more flags and waits until its pages are there.
+pub fn start_hotset(vm: &Vm, flags: &[&str]) -> Result<Process> {
+    let base = ["hotset", "--home", "2", "--fast", "0,1", "--cpus", "0"];
+    let argv: Vec<&str> = base.iter().chain(flags).copied().collect();
+    let mut process = vm.spawn(&argv)?;
+    let mut is_ready = false;
+    vm.wait_until("hotset has its pages", START_LIMIT, || {
+        is_ready |= process.lines()?.iter().any(|l| l.contains("\"ready\""));
+        Ok(is_ready || process.try_wait()?.is_some())
+    })?;
+    if !is_ready {
+        bail!("hotset failed: {}", process.stderr()?);
+    }
+    Ok(process)
+}
+
+/// Waits for a workload's end and returns what it says of itself; no page may be damaged.
+pub fn finish(mut process: Process) -> Result<Value> {
+    let output = process.wait(Duration::from_secs(100))?.success()?;
+    let done = output
+        .stdout
+        .lines()
+        .rev()
+        .find(|line| line.contains("\"done\""));
+    let done: Value = serde_json::from_str(done.context("hotset did not say `done`")?)?;
+    ensure!(done["errors"] == 0, "pages lost their content: {done}");
+    Ok(done)
+}
+
+/// Runs `hotset` to its end.
+pub fn hotset(vm: &Vm, flags: &[&str]) -> Result<Value> {
+    finish(start_hotset(vm, flags)?)
+}
+
+/// The settings of the kernel that pghot changes, as they are now.
+pub fn kernel_settings(vm: &Vm) -> Result<[String; 3]> {
+    let read = |path| -> Result<String> { Ok(vm.read(path)?.trim().to_owned()) };
+    Ok([
+        read("/proc/sys/kernel/numa_balancing")?,
+        read("/proc/sys/kernel/numa_balancing_promote_rate_limit_MBps")?,
+        read("/sys/kernel/debug/sched/numa_balancing/hot_threshold_ms")?,
+    ])
+}

@@ -1,0 +1,456 @@
+//! Whatever happens, the host is left as it was and the daemon goes on or says why not.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use pghot_testbed::Status;
+
+use crate::rig::{Daemon, hotset, kernel_settings, number, outcome, start_hotset};
+use crate::{Ctx, Test};
+
+pub const TESTS: &[Test] = &[
+    Test::new(
+        "settings_go_back_at_exit",
+        "tiered3",
+        settings_go_back_at_exit,
+    ),
+    Test::new(
+        "settings_go_back_after_kill_9",
+        "tiered3",
+        settings_go_back_after_kill_9,
+    ),
+    Test::new(
+        "a_second_daemon_is_refused",
+        "tiered3",
+        a_second_daemon_is_refused,
+    ),
+    Test::new(
+        "a_corrupt_state_file_stops_the_start",
+        "tiered3",
+        a_corrupt_state_file,
+    ),
+    Test::new(
+        "missing_capabilities_are_named",
+        "tiered3",
+        missing_capabilities_are_named,
+    ),
+    Test::new(
+        "a_wrong_target_is_refused",
+        "tiered3",
+        a_wrong_target_is_refused,
+    ),
+    Test::new(
+        "a_process_that_exits_costs_nothing",
+        "tiered3",
+        a_process_that_exits,
+    ),
+    Test::new(
+        "a_full_top_tier_is_left_in_peace",
+        "tiered3",
+        a_full_top_tier,
+    ),
+    Test::new(
+        "an_offlined_node_is_let_go",
+        "tiered3",
+        an_offlined_node_is_let_go,
+    )
+    .fresh(),
+    Test::new(
+        "tunables_change_at_run_time",
+        "tiered3",
+        tunables_change_at_run_time,
+    ),
+    Test::new("an_idle_daemon_is_idle", "tiered3", an_idle_daemon_is_idle),
+    Test::new(
+        "without_a_lower_tier_it_says_so",
+        "flat",
+        without_a_lower_tier,
+    ),
+    Test::new(
+        "doctor_reports_the_machine",
+        "tiered3",
+        doctor_reports_the_machine,
+    ),
+    Test::new(
+        "the_kernels_shortcut_is_reported",
+        "tiered3-roomy",
+        the_kernels_shortcut,
+    ),
+];
+
+const BALANCING: &str = "/proc/sys/kernel/numa_balancing";
+
+/// A host that balances between sockets goes on doing so: 1 becomes 3, and 1 again.
+fn settings_go_back_at_exit(ctx: &mut Ctx) -> Result<()> {
+    for (before, during) in [("1", "3"), ("0", "2"), ("2", "2")] {
+        ctx.vm.write(BALANCING, before)?;
+        let original = kernel_settings(&ctx.vm)?;
+        let daemon = Daemon::start(&ctx.vm, &[])?;
+        ensure!(kernel_settings(&ctx.vm)? == [during, "0", "0"].map(str::to_owned));
+        daemon.stop()?;
+        ensure!(
+            kernel_settings(&ctx.vm)? == original,
+            "{before} was not put back"
+        );
+        ensure!(
+            !ctx.vm.exists("/run/pghot/state.json")?,
+            "the state file is left"
+        );
+        ensure!(
+            !ctx.vm.exists("/run/pghot/pghot.sock")?,
+            "the socket is left"
+        );
+    }
+    Ok(())
+}
+
+fn settings_go_back_after_kill_9(ctx: &mut Ctx) -> Result<()> {
+    ctx.vm.write(BALANCING, "1")?;
+    let original = kernel_settings(&ctx.vm)?;
+    Daemon::start(&ctx.vm, &[])?.kill()?;
+    ensure!(
+        kernel_settings(&ctx.vm)? != original,
+        "the daemon changed nothing"
+    );
+    ctx.vm.exec(&["pghot", "restore"])?.success()?;
+    ensure!(
+        kernel_settings(&ctx.vm)? == original,
+        "`pghot restore` left something"
+    );
+    // The next start restores too, and remembers the true originals.
+    Daemon::start(&ctx.vm, &[])?.kill()?;
+    Daemon::start(&ctx.vm, &[])?.stop()?;
+    ensure!(
+        kernel_settings(&ctx.vm)? == original,
+        "the next start lost the originals"
+    );
+    Ok(())
+}
+
+fn a_second_daemon_is_refused(ctx: &mut Ctx) -> Result<()> {
+    let daemon = Daemon::start(&ctx.vm, &[])?;
+    let during = kernel_settings(&ctx.vm)?;
+    let second = ctx.vm.exec(&["pghot", "run"])?;
+    ensure!(second.status == Status::Code(1), "{:?}", second.status);
+    ensure!(
+        second.stderr.contains("already running"),
+        "{}",
+        second.stderr
+    );
+    // Nor with another state file, for the socket is taken.
+    let third = ctx
+        .vm
+        .exec(&["pghot", "run", "--state-file", "/tmp/other.json"])?;
+    ensure!(third.status == Status::Code(1), "{:?}", third.status);
+    ensure!(third.stderr.contains("pghot.sock"), "{}", third.stderr);
+    ensure!(
+        kernel_settings(&ctx.vm)? == during,
+        "the refused daemon changed settings"
+    );
+    daemon.stop()?;
+    Ok(())
+}
+
+fn a_corrupt_state_file(ctx: &mut Ctx) -> Result<()> {
+    let original = kernel_settings(&ctx.vm)?;
+    ctx.vm.mkdir("/run/pghot")?;
+    ctx.vm.write("/run/pghot/state.json", "{ \"version\": ")?;
+    for command in ["run", "restore"] {
+        let output = ctx.vm.exec(&["pghot", command])?;
+        ensure!(
+            output.status == Status::Code(1),
+            "{command}: {:?}",
+            output.status
+        );
+        ensure!(
+            output.stderr.contains("/run/pghot/state.json"),
+            "{}",
+            output.stderr
+        );
+    }
+    ensure!(kernel_settings(&ctx.vm)? == original);
+    ctx.vm.exec(&["rm", "/run/pghot/state.json"])?.success()?;
+    Ok(())
+}
+
+/// Without the capability to load BPF programs: one sentence, and nothing changed.
+fn missing_capabilities_are_named(ctx: &mut Ctx) -> Result<()> {
+    let original = kernel_settings(&ctx.vm)?;
+    let drop = "--bounding-set=-sys_admin,-bpf,-perfmon,-sys_ptrace,-sys_nice";
+    let output = ctx.vm.exec(&["setpriv", drop, "pghot", "run"])?;
+    ensure!(
+        output.status == Status::Code(1),
+        "{:?} {}",
+        output.status,
+        output.stderr
+    );
+    ensure!(output.stderr.contains("root"), "{}", output.stderr);
+    ensure!(kernel_settings(&ctx.vm)? == original, "settings changed");
+    Ok(())
+}
+
+fn a_wrong_target_is_refused(ctx: &mut Ctx) -> Result<()> {
+    let original = kernel_settings(&ctx.vm)?;
+    for nid in ["2", "7"] {
+        let output = ctx.vm.exec(&["pghot", "run", "--target-nid", nid])?;
+        ensure!(
+            output.status == Status::Code(1),
+            "{nid}: {:?}",
+            output.status
+        );
+        ensure!(output.stderr.contains(nid), "{}", output.stderr);
+    }
+    ensure!(kernel_settings(&ctx.vm)? == original, "settings changed");
+    Ok(())
+}
+
+/// Processes die in the middle of promotion; the next one's pages still arrive.
+fn a_process_that_exits(ctx: &mut Ctx) -> Result<()> {
+    let daemon = Daemon::start(&ctx.vm, &["--freq-threshold", "1"])?;
+    for _ in 0..3 {
+        let mut doomed = start_hotset(&ctx.vm, &["--size-mib", "128", "--seconds", "60"])?;
+        let before = outcome(&daemon.status()?, "moved")?;
+        ctx.vm
+            .wait_until("some of its pages moved", Duration::from_secs(20), || {
+                Ok(daemon
+                    .status()
+                    .is_ok_and(|s| outcome(&s, "moved").is_ok_and(|m| m > before)))
+            })?;
+        doomed.kill()?;
+    }
+    let done = hotset(
+        &ctx.vm,
+        &["--size-mib", "32", "--until-promoted", "--seconds", "40"],
+    )?;
+    ensure!(done["hot_left"] == 0, "{done}\n{:#}", daemon.status()?);
+    daemon.stop()?;
+    Ok(())
+}
+
+/// With no free memory above its watermark, and demotion off, the top tier is not pushed into
+/// reclaim: hot pages wait, `status` says why, and no allocation stalls.
+fn a_full_top_tier(ctx: &mut Ctx) -> Result<()> {
+    let daemon = Daemon::start(&ctx.vm, &["--freq-threshold", "1"])?;
+    let free_mib = number(&daemon.status()?, "/top_tier/0/room_pages")? / 256.0;
+    let hog_mib = (free_mib - 24.0).to_string();
+    let hog_mib = hog_mib.split('.').next().unwrap_or("0");
+    let hog = [
+        "hotset",
+        "--home",
+        "0",
+        "--fast",
+        "0",
+        "--size-mib",
+        hog_mib,
+        "--hold",
+        "--seconds",
+        "0",
+    ];
+    let mut hog = ctx
+        .vm
+        .spawn(&[&["sh", "-c", "sleep 60 | exec \"$@\"", "sh"][..], &hog[..]].concat())?;
+    ctx.vm
+        .wait_until("node 0 is full", Duration::from_secs(60), || {
+            Ok(daemon
+                .number("/top_tier/0/room_pages")
+                .is_ok_and(|room| room < 40.0 * 256.0))
+        })?;
+    let stalls = stalls(ctx)?;
+    let mut hot = start_hotset(&ctx.vm, &["--size-mib", "128", "--seconds", "30"])?;
+    let mut waiting = String::new();
+    ctx.vm
+        .wait_until("pages wait for room", Duration::from_secs(30), || {
+            let status = daemon.status().unwrap_or_default();
+            waiting = format!("{status:#}");
+            Ok(number(&status, "/lower_tier/0/last_pass/held/no_room")
+                .is_ok_and(|pages| pages > 0.0))
+        })?;
+    let status = daemon.status()?;
+    hot.kill()?;
+    hog.kill()?;
+    ensure!(
+        outcome(&status, "no_memory")? == 0.0,
+        "the node was overdrawn: {status:#}"
+    );
+    ensure!(crate::safety::stalls(ctx)? == stalls, "allocations stalled");
+    let why = status
+        .pointer("/lower_tier/0/why")
+        .map(|why| why.to_string())
+        .unwrap_or_default();
+    ensure!(why.contains("watermark"), "{why}");
+    daemon.stop()?;
+    Ok(())
+}
+
+fn stalls(ctx: &Ctx) -> Result<u64> {
+    Ok(ctx.vm.vmstat("allocstall_normal")? + ctx.vm.vmstat("allocstall_movable")?)
+}
+
+/// All memory of the lower tier goes offline under the daemon, and comes back.
+fn an_offlined_node_is_let_go(ctx: &mut Ctx) -> Result<()> {
+    let daemon = Daemon::start(&ctx.vm, &["--freq-threshold", "1"])?;
+    hotset(
+        &ctx.vm,
+        &["--size-mib", "32", "--until-promoted", "--seconds", "40"],
+    )?;
+    let node = "/sys/devices/system/node/node2";
+    let blocks: Vec<String> = ctx
+        .vm
+        .list(node)?
+        .into_iter()
+        .filter(|n| n.starts_with("memory") && n != "memory_failure")
+        .collect();
+    let mut offline = 0;
+    for block in &blocks {
+        // A block may hold memory of the kernel, which cannot move.
+        offline += ctx
+            .vm
+            .write(&format!("{node}/{block}/state"), "offline")
+            .is_ok() as usize;
+    }
+    ensure!(offline > 0, "no block of node 2 could be offlined");
+    let passes = daemon.number("/lower_tier/0/totals/passes")?;
+    ctx.vm
+        .wait_until("passes go on", Duration::from_secs(10), || {
+            Ok(daemon
+                .number("/lower_tier/0/totals/passes")
+                .is_ok_and(|now| now > passes + 5.0))
+        })?;
+    if offline == blocks.len() {
+        let status = daemon.status()?;
+        let absent = status.pointer("/lower_tier/0/last_pass/node_absent");
+        ensure!(absent == Some(&true.into()), "{status:#}");
+    }
+    daemon.stop()?;
+    Ok(())
+}
+
+fn tunables_change_at_run_time(ctx: &mut Ctx) -> Result<()> {
+    let daemon = Daemon::start(
+        &ctx.vm,
+        &["--promote-rate-limit-MBps", "0", "--freq-threshold", "1"],
+    )?;
+    let hot = start_hotset(
+        &ctx.vm,
+        &["--size-mib", "32", "--until-promoted", "--seconds", "60"],
+    )?;
+    ctx.vm.wait_until(
+        "pages wait for the rate limit",
+        Duration::from_secs(30),
+        || {
+            let held = daemon.number("/lower_tier/0/last_pass/held/rate_limit");
+            Ok(held.is_ok_and(|pages| pages > 0.0))
+        },
+    )?;
+    ensure!(outcome(&daemon.status()?, "moved")? == 0.0);
+    let output = ctx
+        .vm
+        .exec(&["pghot", "set", "promote_rate_limit_MBps", "70000"])?;
+    ensure!(
+        output.status == Status::Code(1) && output.stderr.contains("65536"),
+        "{}",
+        output.stderr
+    );
+    ctx.vm
+        .exec(&["pghot", "set", "promote_rate_limit_MBps", "1024"])?
+        .success()?;
+    let done = crate::rig::finish(hot)?;
+    ensure!(done["hot_left"] == 0, "{done}");
+    daemon.stop()?;
+    Ok(())
+}
+
+/// Nothing is hot: at most 0.2 % of one CPU over 20 s.
+fn an_idle_daemon_is_idle(ctx: &mut Ctx) -> Result<()> {
+    let daemon = Daemon::start(&ctx.vm, &[])?;
+    // By the guest's accounting of the process, in ticks of 10 ms; asking it must not count.
+    let path = format!("/proc/{}/schedstat", daemon.pid());
+    let threads = format!("/proc/{}/task", daemon.pid());
+    let cpu_ns = |ctx: &Ctx| -> Result<u64> {
+        let mut sum = 0;
+        for thread in ctx.vm.list(&threads)? {
+            let text = ctx.vm.read(&format!("{threads}/{thread}/schedstat"))?;
+            sum += text.split(' ').next().unwrap_or("0").parse::<u64>()?;
+        }
+        Ok(sum)
+    };
+    ensure!(ctx.vm.exists(&path)?, "the guest's kernel lacks schedstat");
+    // By the guest's clock, which is what its CPU time is measured in.
+    let uptime = |ctx: &Ctx| -> Result<f64> {
+        Ok(ctx
+            .vm
+            .read("/proc/uptime")?
+            .split(' ')
+            .next()
+            .unwrap_or("0")
+            .parse()?)
+    };
+    let (start, cpu) = (uptime(ctx)?, cpu_ns(ctx)?);
+    ctx.vm.exec(&["sleep", "20"])?;
+    let percent = (cpu_ns(ctx)? - cpu) as f64 / 1e7 / (uptime(ctx)? - start);
+    ensure!(percent <= 0.2, "{percent:.3} % of a CPU while idle");
+    daemon.stop()?;
+    Ok(())
+}
+
+fn without_a_lower_tier(ctx: &mut Ctx) -> Result<()> {
+    let output = ctx.vm.exec(&["pghot", "run"])?;
+    ensure!(output.status == Status::Code(1), "{:?}", output.status);
+    ensure!(
+        output.stderr.contains("lower tier") && output.stderr.contains("make demo"),
+        "{}",
+        output.stderr
+    );
+    Ok(())
+}
+
+fn doctor_reports_the_machine(ctx: &mut Ctx) -> Result<()> {
+    let release = ctx.vm.read("/proc/sys/kernel/osrelease")?;
+    let output = ctx.vm.exec(&["pghot", "doctor"])?;
+    ensure!(
+        output.status == Status::Code(0),
+        "{:?} {}{}",
+        output.status,
+        output.stdout,
+        output.stderr
+    );
+    for word in [
+        release.trim(),
+        "hint_fault",
+        "lower tier",
+        "numa_balancing",
+    ] {
+        ensure!(
+            output.stdout.contains(word),
+            "doctor does not mention {word}:\n{}",
+            output.stdout
+        );
+    }
+    Ok(())
+}
+
+/// With 4 GiB of free top tier the kernel promotes at the fault whatever is set; `status` says so.
+fn the_kernels_shortcut(ctx: &mut Ctx) -> Result<()> {
+    let daemon = Daemon::start(&ctx.vm, &["--freq-threshold", "1"])?;
+    let status = daemon.status()?;
+    ensure!(
+        status.pointer("/top_tier/0/free_space_shortcut") == Some(&true.into()),
+        "{status:#}"
+    );
+    let promoted = ctx.vm.vmstat("pgpromote_success")?;
+    hotset(
+        &ctx.vm,
+        &["--size-mib", "32", "--until-promoted", "--seconds", "30"],
+    )?;
+    ensure!(
+        ctx.vm.vmstat("pgpromote_success")? > promoted,
+        "the kernel's shortcut did not act"
+    );
+    let status = daemon.status()?;
+    ensure!(
+        status["warnings"].to_string().contains("by itself"),
+        "{status:#}"
+    );
+    daemon.stop()?;
+    Ok(())
+}

@@ -414,12 +414,7 @@ fn doctor_reports_the_machine(ctx: &mut Ctx) -> Result<()> {
         output.stdout,
         output.stderr
     );
-    for word in [
-        release.trim(),
-        "hint_fault",
-        "lower tier",
-        "numa_balancing",
-    ] {
+    for word in [release.trim(), "hint_fault", "lower tier", "numa_balancing"] {
         ensure!(
             output.stdout.contains(word),
             "doctor does not mention {word}:\n{}",

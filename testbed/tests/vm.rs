@@ -75,6 +75,8 @@ impl Test {
         let kernel = Kernel::find(kernel)?;
         let vm = pool.take(&machine, &kernel, self.fresh)?;
         vm.set_limit(self.limit);
+        // Debian boots several nodes with 1, whose faults and moves would mix with the test's.
+        vm.write("/proc/sys/kernel/numa_balancing", "0")?;
 
         let mut ctx = Ctx {
             vm,

@@ -3,7 +3,7 @@
 
 use pghot_hotness::Rule;
 use pghot_sources::{Descriptor, Error, Source};
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 
 use crate::latency::Latency;
 use crate::status::{SourceReport, SourceState};
@@ -117,13 +117,7 @@ impl Sources {
     /// Takes over which sampled pages became ready.
     pub fn drain_ready(&mut self, latency: &mut Latency) {
         for source in self.running() {
-            let name = source.descriptor().name;
-            let mut sink = |sample: pghot_sources::ReadySample| {
-                latency.ready(sample.pfn, sample.when_ns);
-            };
-            if let Err(error) = source.drain_ready(&mut sink) {
-                error!("source {name}: {error}");
-            }
+            source.drain_ready(&mut |sample| latency.ready(sample.pfn, sample.when_ns));
         }
     }
 

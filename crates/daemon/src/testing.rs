@@ -80,12 +80,11 @@ impl Source for FakeSource {
         Ok(SourceStats::default())
     }
 
-    fn drain_ready(&mut self, sink: &mut dyn FnMut(ReadySample)) -> Result<(), Error> {
+    fn drain_ready(&mut self, sink: &mut dyn FnMut(ReadySample)) {
         sink(ReadySample {
             pfn: LOWER_PFN,
             when_ns: 0,
         });
-        Ok(())
     }
 }
 

@@ -3,10 +3,15 @@
 /// The start of the next pass, in ms.
 ///
 /// Passes begin `sleep_ms` apart, so that a page waits one interval at most before a pass sees it.
-/// A pass that took longer is still followed by a rest of a quarter interval: a migrator that is
-/// never done must not take a whole CPU.
+/// A pass that took longer is followed by a rest of a quarter interval: a migrator that is never
+/// done must not take a whole CPU.
 pub fn next_pass_ms(started_ms: u64, ended_ms: u64, sleep_ms: u64) -> u64 {
-    (started_ms + sleep_ms).max(ended_ms + sleep_ms / 4)
+    let due_ms = started_ms + sleep_ms;
+    if ended_ms <= due_ms {
+        due_ms
+    } else {
+        ended_ms + sleep_ms / 4
+    }
 }
 
 #[cfg(test)]
@@ -17,7 +22,8 @@ mod tests {
     fn passes_keep_the_interval_and_always_rest() {
         assert_eq!(next_pass_ms(1000, 1001, 100), 1100);
         assert_eq!(next_pass_ms(1000, 1070, 100), 1100);
-        assert_eq!(next_pass_ms(1000, 1099, 100), 1124);
+        assert_eq!(next_pass_ms(1000, 1100, 100), 1100);
+        assert_eq!(next_pass_ms(1000, 1101, 100), 1126);
         assert_eq!(next_pass_ms(1000, 5000, 100), 5025);
     }
 }

@@ -1,5 +1,7 @@
 //! The Linux machine: implements the engine's [`Machine`] with sysfs, the resolver and the mover.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -10,7 +12,7 @@ use pghot_hotness::{Nid, Pfn};
 use crate::mover::{MoveStatus, Mover};
 use crate::resolver::{Resolver, ResolverError};
 use crate::root::{ReadError, SysRoot};
-use crate::topology::Topology;
+use crate::topology::{Topology, parse_range_list};
 use crate::watermarks::Watermarks;
 
 /// Why this machine cannot be driven.
@@ -26,7 +28,7 @@ pub enum HostError {
 
 /// One migrator's view of the machine. Each migrator thread opens its own.
 pub struct Host {
-    root: SysRoot,
+    has_memory: File,
     topology: Topology,
     watermarks: Watermarks,
     resolver: Resolver,
@@ -42,12 +44,14 @@ impl Host {
     /// Loads the resolver and opens what is read in each pass. A dry run resolves and gates, but
     /// moves nothing.
     pub fn open(root: SysRoot, topology: &Topology, dry_run: bool) -> Result<Host, HostError> {
+        let path = root.sys.join("devices/system/node/has_memory");
+        let has_memory = File::open(&path).map_err(|source| ReadError::Io { path, source })?;
         Ok(Host {
+            has_memory,
             watermarks: Watermarks::open(&root)?,
             resolver: Resolver::load()?,
             mover: Mover::new(),
             topology: topology.clone(),
-            root,
             dry_run,
             stop: Arc::default(),
             statuses: Vec::new(),
@@ -67,11 +71,13 @@ impl Host {
         moved.append(&mut self.moved);
     }
 
-    /// A node that was offlined has no folder any more, or no memory in it.
+    /// Whether the node still has memory: an offlined one has none. Asked at every pass, so the
+    /// file stays open: one system call.
     fn has_memory(&self, nid: Nid) -> bool {
-        let online = self.root.sys.join("devices/system/node/has_memory");
-        let text = std::fs::read_to_string(online).unwrap_or_default();
-        crate::topology::parse_range_list(text.trim()).is_some_and(|nodes| nodes.contains(&nid))
+        let mut buffer = [0; 1024];
+        let length = self.has_memory.read_at(&mut buffer, 0).unwrap_or(0);
+        let text = String::from_utf8_lossy(&buffer[..length]);
+        parse_range_list(text.trim()).is_some_and(|nodes| nodes.contains(&nid))
     }
 }
 

@@ -109,17 +109,23 @@ static __always_inline int report(__u64 pfn, __u32 nid, __u64 now_ms)
 /* A page became ready. Sampled, so that latency is measured without a cost per page. */
 struct pghot_ready_sample {
 	__u64 pfn;
-	__u64 when_ns;
+	__u64 when_ns;		/* 0 while the slot is being written */
 };
+
+#define PGHOT_SAMPLES_MAX	4096
 
 /*
  * Ready times of one page in 64, always the same ones, for the ready-to-moved latency in `status`.
- * A ring (since 5.8) and not a map, because samples are read once and may be lost when nobody
- * reads; never wakes the daemon, which looks at each pass.
+ * A mapped array that wraps (since 5.5) and not a ring buffer, because the migrator looks at every
+ * pass and reading it must not cost an idle daemon a system call. Element 0 counts the samples;
+ * sample n lies in 1 + n % (PGHOT_SAMPLES_MAX - 1).
  */
 struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 128 * 1024);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, PGHOT_SAMPLES_MAX);
+	__type(key, __u32);
+	__type(value, struct pghot_ready_sample);
 } ready_samples SEC(".maps");
 
 static __always_inline void sample_ready(__u64 pfn, __u64 now_ns)
@@ -128,9 +134,19 @@ static __always_inline void sample_ready(__u64 pfn, __u64 now_ns)
 	if ((pfn * 0x9e3779b97f4a7c15ull) >> 58)
 		return;
 
-	struct pghot_ready_sample sample = { .pfn = pfn, .when_ns = now_ns };
+	__u32 key = 0;
+	struct pghot_ready_sample *count = bpf_map_lookup_elem(&ready_samples, &key);
 
-	bpf_ringbuf_output(&ready_samples, &sample, sizeof(sample), BPF_RB_NO_WAKEUP);
+	if (!count)
+		return;
+	key = 1 + __sync_fetch_and_add(&count->pfn, 1) % (PGHOT_SAMPLES_MAX - 1);
+
+	struct pghot_ready_sample *sample = bpf_map_lookup_elem(&ready_samples, &key);
+
+	if (!sample)
+		return;
+	sample->pfn = pfn;
+	*(volatile __u64 *)&sample->when_ns = now_ns;
 }
 
 #endif

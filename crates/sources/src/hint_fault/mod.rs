@@ -65,7 +65,7 @@ impl Source for HintFault {
         self.reporter.stats()
     }
 
-    fn drain_ready(&mut self, sink: &mut dyn FnMut(ReadySample)) -> Result<(), Error> {
-        self.reporter.drain_ready(sink)
+    fn drain_ready(&mut self, sink: &mut dyn FnMut(ReadySample)) {
+        self.reporter.drain_ready(sink);
     }
 }

@@ -50,6 +50,7 @@ fn run(args: &Args) -> Result<()> {
     region.populate(args.seed)?;
     let placement = sampler.look_up()?;
     ensure_at_home(&placement.nodes, args.home, region.pages())?;
+    region.release()?;
     let _forks = IdleForks::spawn(args.forks as usize)?;
     Event::Ready(Ready {
         pid: std::process::id(),

@@ -103,8 +103,9 @@ fn plots(report: &Report) -> String {
     for (system, result) in report.in_order() {
         let _ = writeln!(
             html,
-            "<figure><figcaption>{}</figcaption>\n{}</figure>",
+            "<figure><figcaption>{}<small>{}</small></figcaption>\n{}</figure>",
             system.title(),
+            escape(&system.how()),
             plot::render(result, &axes, &report.fast_nodes, system.title())
         );
     }
@@ -153,6 +154,9 @@ fn small_print(report: &Report) -> String {
          few. The stock kernel moves it inside the fault, and takes only pages that are touched \
          within a second of being looked at; slow moves push the other faults past that second, \
          and they wait for the next round. Expect a smaller gap in time on a fast machine.</p>\n\
+         <p>pghot runs with <code>freq_threshold=1</code>: one hint fault makes a page hot, as it does \
+         for the stock kernel. Its default, 2, asks for two within three seconds; the emulated \
+         kernel is so slow that it looks at a page less often than that.</p>\n\
          <p>Rounds are interleaved after a warm-up round that is not counted, and the order changes \
          from round to round. A run ends when all is promoted, or is cut off: \u{201c}&gt; 8 s\u{201d} \
          is one that was. A difference smaller than the spread is no difference.</p>\n\

@@ -186,11 +186,15 @@ impl SystemResult {
         self.medians.get(metric).copied().flatten()
     }
 
-    /// The run whose time to promote all is the median one, to stand for all in the plot.
+    /// The run in the middle, to stand for all in the plot: by the time to promote all, and among
+    /// those that never did by the pages they left.
     pub fn median_run(&self) -> Option<&Run> {
         let mut runs: Vec<&Run> = self.runs.iter().collect();
         let time_s = |run: &Run| run.t100_s.unwrap_or(f64::INFINITY);
-        runs.sort_by(|a, b| time_s(a).total_cmp(&time_s(b)));
+        runs.sort_by(|a, b| {
+            let by_time = time_s(a).total_cmp(&time_s(b));
+            by_time.then(a.left_pages.cmp(&b.left_pages))
+        });
         runs.get(runs.len().saturating_sub(1) / 2).copied()
     }
 }
@@ -275,5 +279,18 @@ mod tests {
         );
         let again: Report = serde_json::from_str(&text).unwrap();
         assert_eq!(again.to_json().unwrap(), text);
+    }
+
+    #[test]
+    fn the_median_run_of_those_that_never_finished_is_the_middle_one() {
+        let example = example_report();
+        let unfinished = &example.system(System::Numab2).unwrap().runs[0];
+        let runs = [(1, 900), (2, 100), (3, 500)].map(|(round, left_pages)| Run {
+            round,
+            left_pages,
+            ..unfinished.clone()
+        });
+        let result = SystemResult::new(runs.to_vec());
+        assert_eq!(result.median_run().unwrap().round, 3);
     }
 }

@@ -52,6 +52,15 @@ impl System {
         }
     }
 
+    /// How it is switched on, for people.
+    pub fn how(self) -> String {
+        match self {
+            Self::None => "numa_balancing=0".to_owned(),
+            Self::Numab2 => "kernel defaults".to_owned(),
+            Self::Pghot => PGHOT.join(" "),
+        }
+    }
+
     /// How long the workload runs at most, if it is not all promoted before. Where nothing ever is,
     /// long enough to know what the workload's thread spends in the kernel by itself.
     pub fn max_run_s(self) -> u32 {

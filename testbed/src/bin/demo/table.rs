@@ -15,9 +15,13 @@ pub fn render(report: &Report) -> String {
     let widths: Vec<usize> = (0..columns).map(width).collect();
 
     let mut text = format!(
-        "kernel {}, machine {}, {} pages all hot; median (smallest – largest) of the runs; rounds: {}\n\n",
+        "kernel {}, machine {}, {} pages all hot; median (smallest – largest) of the runs; rounds: {}\n",
         report.kernel, report.machine, report.pages, report.rounds
     );
+    for (system, _) in report.in_order() {
+        text += &format!("  {}: {}\n", system.title(), system.how());
+    }
+    text.push('\n');
     for row in &rows {
         let mut line = String::new();
         for (column, cell) in row.iter().enumerate() {

@@ -3,9 +3,8 @@
 #
 #   N passed, N failed, N skipped
 #
-# Ordinary tests run with debug assertions. The tests in guests run with release builds, since these
-# are what they test; cargo does not build another package's binaries by itself, so that is done
-# first. Fails if anything failed, be it a test, a build, or a test binary that ended early.
+# Everything runs optimised, which is what the tests in guests test, and builds once. Cargo does not
+# build another package's binaries by itself, so that is done before those tests. Fails if anything failed, be it a test, a build, or a test binary that ended early.
 set -uo pipefail
 
 log=$(mktemp)
@@ -16,7 +15,7 @@ run() {
     "$@" 2>&1 | tee -a "$log" || status=1
 }
 
-run cargo test --workspace --exclude pghot-testbed --no-fail-fast
+run cargo test --release --workspace --exclude pghot-testbed --no-fail-fast
 run cargo build --release --workspace --bins
 run cargo test --release -p pghot-testbed --no-fail-fast
 

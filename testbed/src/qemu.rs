@@ -28,7 +28,7 @@ pub(crate) struct Qemu {
     pending: Arc<Mutex<Pending>>,
     deadline: Mutex<Instant>,
     /// Holds the console and QEMU's own messages.
-    dir: TempDir,
+    dir: Arc<TempDir>,
 }
 
 /// Calls under way. `closed` when no reply can come any more.
@@ -41,7 +41,11 @@ struct Pending {
 
 impl Qemu {
     /// Starts QEMU with `options` and waits for the agent's first word.
-    pub(crate) fn start(options: &[String], dir: TempDir, limit: Duration) -> Result<Self, Error> {
+    pub(crate) fn start(
+        options: &[String],
+        dir: Arc<TempDir>,
+        limit: Duration,
+    ) -> Result<Self, Error> {
         let deadline = Instant::now() + limit;
         let messages = dir.path().join("qemu.log");
         let log = fs::File::create(&messages).map_err(Error::io(&messages))?;

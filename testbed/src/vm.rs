@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tempfile::TempDir;
+
 use crate::initramfs;
 use crate::process::{Output, Process};
 use crate::protocol::{Answer, Bytes, CHUNK_MAX, Call};
@@ -14,6 +16,9 @@ use crate::{Error, Kernel, Machine};
 /// The kernel's options. Any oops ends the guest at once, warnings reach the console, and the timer
 /// check is left out because an emulator on a busy host fails it now and then.
 const APPEND: &str = "console=ttyS0 loglevel=5 panic=-1 oops=panic no_timer_check";
+
+/// How often a guest that dies at boot is booted again.
+const BOOT_RETRIES: u32 = 2;
 
 /// Names of the binaries under test.
 const UNDER_TEST: [&str; 2] = ["pghot", "hotset"];
@@ -61,9 +66,27 @@ impl Vm {
         option("-kernel", spec.kernel.image.display().to_string());
         option("-initrd", initrd.display().to_string());
         option("-append", format!("{APPEND} {}", spec.machine.append));
-        Ok(Self {
-            qemu: Arc::new(Qemu::start(&options, dir, spec.limit)?),
-        })
+        Self::start(&options, &Arc::new(dir), spec.limit)
+    }
+
+    /// Starts QEMU, and again if the guest dies before its agent answers: emulated CPUs race when
+    /// the kernel patches its own code at boot, and about one boot in a hundred falls over it.
+    /// Nothing of ours has run by then.
+    fn start(options: &[String], dir: &Arc<TempDir>, limit: Duration) -> Result<Self, Error> {
+        let mut failed = 0;
+        loop {
+            match Qemu::start(options, Arc::clone(dir), limit) {
+                Err(error @ Error::Gone { .. }) if failed < BOOT_RETRIES => {
+                    failed += 1;
+                    eprintln!("testbed: the guest died at boot and is booted again: {error}");
+                }
+                started => {
+                    return Ok(Self {
+                        qemu: Arc::new(started?),
+                    });
+                }
+            }
+        }
     }
 
     /// Gives the guest `limit` from now. When it is over, every call fails with the console's end.

@@ -153,7 +153,7 @@ fn vmstat_growth(shared: &Shared, warnings: &mut Vec<String>) -> BTreeMap<String
 /// Why the kernel promotes although pghot runs.
 fn kernel_promotion(pages: u64, dry_run: bool, top_tier: &[TopNode]) -> String {
     let why = if dry_run {
-        "a dry run leaves the kernel's own promotion as it is"
+        "a dry run leaves the promotion of a kernel that promoted before as it is"
     } else if top_tier.iter().any(|node| node.free_space_shortcut) {
         "a top-tier node has so much free memory that it does so at the first hint fault, \
          whatever its limits; pghot takes over when the node fills"

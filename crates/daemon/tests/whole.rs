@@ -230,17 +230,14 @@ fn from_start_to_signal() {
         "The page is in the top tier already."
     );
 
-    // An idle daemon does next to nothing; the bound allows for a slow, shared machine.
+    // An idle daemon takes 0.2 % of a CPU at most. By CPU time, so a busy machine does not matter;
+    // the two questions are in it.
+    let idle_s = 10.0;
     let before = status(&socket).unwrap();
-    let passes = before.lower_tier[0].totals.passes;
-    let after = wait_for(&socket, |status| {
-        status.lower_tier[0].totals.passes >= passes + 10
-    });
-    assert!(
-        after.cpu_s - before.cpu_s < 0.2,
-        "{} s for 10 passes",
-        after.cpu_s - before.cpu_s
-    );
+    std::thread::sleep(std::time::Duration::from_secs_f64(idle_s));
+    let after = status(&socket).unwrap();
+    let percent = (after.cpu_s - before.cpu_s) / idle_s * 100.0;
+    assert!(percent <= 0.2, "{percent:.3} % of a CPU while idle");
 
     signal_hook::low_level::raise(signal_hook::consts::SIGTERM).unwrap();
     daemon.join().unwrap().unwrap();

@@ -31,25 +31,53 @@ fn page(i: u64) -> u64 {
     (i.wrapping_mul(4099)) % SECTION_PAGES
 }
 
+/// Reports between two sweeps: four visits to each page of a section.
+const ROUND: u64 = 4 * SECTION_PAGES;
+
+/// The time of the `i`th report: one time unit of the default format passes between two visits of
+/// a page, so every report changes its record, and none is spared by being the same again.
+fn when_ms(i: u64) -> u64 {
+    (i / SECTION_PAGES) << 8
+}
+
+/// Times `n` calls of `one`, without the calls of `between` after each round.
+fn rounds(n: u64, mut one: impl FnMut(u64), mut between: impl FnMut(u64)) -> Duration {
+    let (mut spent, mut i) = (Duration::ZERO, 0);
+    while i < n {
+        let end = (i + ROUND).min(n);
+        let start = Instant::now();
+        (i..end).for_each(&mut one);
+        spent += start.elapsed();
+        between(end);
+        i = end;
+    }
+    spent
+}
+
 fn update(c: &mut Criterion) {
     let mut group = c.benchmark_group("update");
     let words: Vec<AtomicU32> = (0..SECTION_PAGES / 4).map(|_| AtomicU32::new(0)).collect();
-    let mut i = 0u64;
+    let bare_cas = |i: u64| {
+        let word = &words[(page(i) / 4) as usize];
+        let old = word.load(Relaxed);
+        black_box(word.compare_exchange(old, old + 1, SeqCst, Relaxed).ok());
+    };
     group.bench_function("bare-cas", |b| {
-        b.iter(|| {
-            i += 1;
-            let word = &words[(page(i) / 4) as usize];
-            let old = word.load(Relaxed);
-            black_box(word.compare_exchange(old, old + 1, SeqCst, Relaxed).ok());
-        })
+        b.iter_custom(|n| rounds(n, bare_cas, |_| {}))
     });
     for format in [Format::Default, Format::Precision] {
         let (t, rule) = (table(format, 1), rule(format));
-        let mut i = 0u64;
+        let report = |i: u64| {
+            black_box(t.report(page(i), 0, when_ms(i), &rule));
+        };
+        // What a migrator does meanwhile.
+        let sweep = |i: u64| {
+            t.sweep(2, when_ms(i), 0, &rule);
+        };
         group.bench_function(format!("report-{format:?}").to_lowercase(), |b| {
-            b.iter(|| {
-                i += 1;
-                black_box(t.report(page(i), 0, i >> 12, &rule));
+            b.iter_custom(|n| {
+                t.sweep(2, 1 << 40, 0, &rule);
+                rounds(n, report, sweep)
             })
         });
     }
@@ -66,8 +94,10 @@ fn parallel(threads: u64, n: u64) -> Duration {
             s.spawn(move || {
                 let base = 2 * k * SECTION_PAGES;
                 barrier.wait();
+                // Within one trusted stretch of time; two threads differ from one in sharing
+                // only.
                 for i in 0..n {
-                    black_box(t.report(base + page(i), 0, i >> 12, rule));
+                    black_box(t.report(base + page(i), 0, when_ms(i) & 0xfff, rule));
                 }
                 barrier.wait();
             });

@@ -65,16 +65,19 @@ impl Span {
 
     /// The record index of a PFN; `None` if the page is in no range.
     pub fn index(&self, pfn: Pfn) -> Option<u64> {
-        let after = self.ranges.partition_point(|r| r.start <= pfn);
-        let i = after.checked_sub(1)?;
-        (pfn < self.ranges[i].end).then(|| self.bases[i] + (pfn - self.ranges[i].start))
+        // A machine has few ranges: looking at each beats a binary search.
+        self.ranges().find_map(|(r, base)| {
+            let offset = pfn.wrapping_sub(r.start);
+            (offset < r.end - r.start).then(|| base + offset)
+        })
     }
 
     /// The node that owns a PFN; `None` if the page is in no range.
     pub fn nid(&self, pfn: Pfn) -> Option<Nid> {
-        let after = self.ranges.partition_point(|r| r.start <= pfn);
-        let r = self.ranges[after.checked_sub(1)?];
-        (pfn < r.end).then_some(r.nid)
+        self.ranges
+            .iter()
+            .find(|r| (r.start..r.end).contains(&pfn))
+            .map(|r| r.nid)
     }
 
     /// The sections of one node: (first section, number of sections, PFN of the first page).

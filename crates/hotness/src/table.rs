@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
 use crate::ffi::{self, HOT, LIVE, SWEEPING, UNTIL_SHIFT};
+use crate::storage::Memory;
 use crate::{
     Error, Format, InMemory, Nid, Pfn, Record, Report, Rule, SECTION_PAGES, Span, Storage,
 };
@@ -59,7 +60,7 @@ pub struct Swept {
 pub struct Table {
     format: Format,
     span: Span,
-    storage: Box<dyn Storage>,
+    memory: Memory,
 }
 
 impl Table {
@@ -73,7 +74,7 @@ impl Table {
         Ok(Table {
             format,
             span,
-            storage,
+            memory: Memory::new(storage),
         })
     }
 
@@ -84,7 +85,7 @@ impl Table {
         Table {
             format,
             span,
-            storage,
+            memory: Memory::new(storage),
         }
     }
 
@@ -105,12 +106,12 @@ impl Table {
     fn place(&self, pfn: Pfn) -> Option<(&AtomicU32, u32, &AtomicU64)> {
         let index = self.span.index(pfn)?;
         let per_word = self.format.records_per_word() as u64;
-        let word = &self.storage.words()[(index / per_word) as usize];
+        let word = &self.memory.words()[(index / per_word) as usize];
         let shift = (index % per_word) as u32 * 8;
         Some((
             word,
             shift,
-            &self.storage.sections()[(index / SECTION_PAGES) as usize],
+            &self.memory.sections()[(index / SECTION_PAGES) as usize],
         ))
     }
 
@@ -174,7 +175,7 @@ impl Table {
     pub fn ready_pages(&self, nid: Nid, f: &mut dyn FnMut(ReadyPage)) -> u64 {
         let mut hot_sections = 0;
         for (first, count, start_pfn) in self.span.sections_of(nid) {
-            for (i, mark) in self.storage.sections()[first..first + count]
+            for (i, mark) in self.memory.sections()[first..first + count]
                 .iter()
                 .enumerate()
             {
@@ -195,7 +196,7 @@ impl Table {
 
     fn section_words(&self, section: usize) -> &[AtomicU32] {
         let words = SECTION_PAGES as usize / self.format.records_per_word();
-        &self.storage.words()[section * words..(section + 1) * words]
+        &self.memory.words()[section * words..(section + 1) * words]
     }
 
     fn ready_in_section(&self, section: usize, pfn: Pfn, f: &mut dyn FnMut(ReadyPage)) -> bool {
@@ -235,7 +236,7 @@ impl Table {
         let mut swept = Swept::default();
         for (first, count, _) in self.span.sections_of(nid) {
             for section in first..first + count {
-                let mark = &self.storage.sections()[section];
+                let mark = &self.memory.sections()[section];
                 let word = mark.load(Relaxed);
                 let aged_ms = (word >> UNTIL_SHIFT).saturating_sub(rule.trust_ms());
                 let due = now_ms.saturating_sub(aged_ms) >= interval_ms;
@@ -318,7 +319,7 @@ impl Table {
     pub fn live_sections(&self, nid: Nid) -> (u64, u64) {
         let (mut live, mut hot) = (0, 0);
         for (first, count, _) in self.span.sections_of(nid) {
-            for mark in &self.storage.sections()[first..first + count] {
+            for mark in &self.memory.sections()[first..first + count] {
                 let word = mark.load(Relaxed);
                 live += (word & LIVE != 0) as u64;
                 hot += (word & HOT != 0) as u64;

@@ -174,8 +174,7 @@ fn look_damon(root: &SysRoot) -> Verdict {
     }
     warn(
         format!(
-            "DAMON thread {} is running: it clears accessed bits that pghot's page table sources \
-             read, and its schemes may move the same pages",
+            "DAMON thread {} is running: its schemes may move the same pages, also back down",
             running.join(", ")
         ),
         "echo off > /sys/kernel/mm/damon/admin/kdamonds/N/state",
@@ -186,7 +185,7 @@ fn look_damon_stat(root: &SysRoot) -> Verdict {
     match read_optional(&root.sys.join("module/damon_stat/parameters/enabled")) {
         Err(error) => unknown(error),
         Ok(Some(value)) if value == "Y" => warn(
-            "DAMON_STAT is on: it clears accessed bits that pghot's page table sources read",
+            "DAMON_STAT is on: it clears accessed bits, which sources that read page tables would miss",
             "echo N > /sys/module/damon_stat/parameters/enabled",
         ),
         Ok(_) => ok("DAMON_STAT is off"),

@@ -57,8 +57,8 @@ struct pghot_shape {
 const volatile struct pghot_shape shape;
 
 /*
- * Written by the daemon while programs run; all of .bss. A report that reads half of an update applies the new
- * threshold with the old window once; nothing worse can come of it.
+ * Written by the daemon while programs run; all of .bss. A report that reads half of an update
+ * applies the new threshold with the old window once; nothing worse can come of it.
  */
 struct hotness_rule rule;
 

@@ -303,7 +303,7 @@ fn stalls(ctx: &Ctx) -> Result<u64> {
     Ok(ctx.vm.vmstat("allocstall_normal")? + ctx.vm.vmstat("allocstall_movable")?)
 }
 
-/// All memory of the lower tier goes offline under the daemon, and comes back.
+/// The memory of the lower tier goes offline under the daemon, which goes on.
 fn an_offlined_node_is_let_go(ctx: &mut Ctx) -> Result<()> {
     let daemon = Daemon::start(&ctx.vm, &["--freq-threshold", "1"])?;
     hotset(

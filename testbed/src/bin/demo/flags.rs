@@ -7,7 +7,7 @@ use crate::systems::System;
 /// Shown after a wrong flag.
 pub const USAGE: &str = "\
 usage: demo [--rounds N] [--systems LIST] [--out FOLDER] [--from FILE]
-  --rounds N      measured rounds, after one that only warms up (default 5)
+  --rounds N      measured rounds, after one that only warms up (default 4)
   --systems LIST  any of none,numab2,pghot (default all)
   --out FOLDER    where demo.json and demo.html go (default out)
   --from FILE     run nothing: render an earlier demo.json again
@@ -31,7 +31,7 @@ impl Flags {
     pub fn parse(mut args: impl Iterator<Item = String>) -> Result<Self, String> {
         let systems = System::ALL.to_vec();
         let mut flags = Self {
-            rounds: 5,
+            rounds: 4,
             systems,
             out: PathBuf::from("out"),
             from: None,

@@ -19,7 +19,7 @@ const WARM_UP_S: u32 = 3;
 
 /// How often the workload's output is fetched: often enough for a live display, seldom enough not
 /// to disturb the guest.
-const POLL: Duration = Duration::from_millis(250);
+const POLL: Duration = Duration::from_millis(1000);
 
 /// The workload on a machine: its pages start in the slowest tier, its thread runs next to the
 /// fastest.

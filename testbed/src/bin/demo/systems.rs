@@ -66,7 +66,7 @@ impl System {
     pub fn max_run_s(self) -> u32 {
         match self {
             Self::None => 2,
-            Self::Numab2 | Self::Pghot => 8,
+            Self::Numab2 | Self::Pghot => 13,
         }
     }
 

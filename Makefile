@@ -26,7 +26,7 @@ test: check
 	@testbed/run-tests.sh
 
 bench: setup
-	$(CARGO) bench --workspace
+	$(CARGO) bench -p pghot-hotness
 
 doc: setup
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps

@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn defaults_and_values() {
         let flags = parse("").unwrap();
-        assert_eq!((flags.rounds, flags.systems.len()), (5, 3));
+        assert_eq!((flags.rounds, flags.systems.len()), (4, 3));
         let flags = parse("--rounds 9 --systems pghot,none --out x").unwrap();
         assert_eq!(flags.rounds, 9);
         assert_eq!(flags.systems, [System::None, System::Pghot]);

@@ -7,7 +7,7 @@ use crate::systems::System;
 /// Shown after a wrong flag.
 pub const USAGE: &str = "\
 usage: demo [--rounds N] [--systems LIST] [--out FOLDER] [--from FILE]
-  --rounds N      measured rounds, after one that only warms up (default 4)
+  --rounds N      measured rounds, after one that only warms up (default 3)
   --systems LIST  any of none,numab2,pghot (default all)
   --out FOLDER    where demo.json and demo.html go (default out)
   --from FILE     run nothing: render an earlier demo.json again
@@ -31,7 +31,7 @@ impl Flags {
     pub fn parse(mut args: impl Iterator<Item = String>) -> Result<Self, String> {
         let systems = System::ALL.to_vec();
         let mut flags = Self {
-            rounds: 4,
+            rounds: 3,
             systems,
             out: PathBuf::from("out"),
             from: None,
@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn defaults_and_values() {
         let flags = parse("").unwrap();
-        assert_eq!((flags.rounds, flags.systems.len()), (4, 3));
+        assert_eq!((flags.rounds, flags.systems.len()), (3, 3));
         let flags = parse("--rounds 9 --systems pghot,none --out x").unwrap();
         assert_eq!(flags.rounds, 9);
         assert_eq!(flags.systems, [System::None, System::Pghot]);

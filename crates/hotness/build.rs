@@ -7,9 +7,12 @@ fn main() {
     let include = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("include");
     println!("cargo::metadata=include={}", include.display());
     // Always optimised: the rule is inlined C, and a debug build of it would only slow the tests.
+    // clang because the BPF programs need it anyway: the rule is then compiled by one compiler.
     cc::Build::new()
+        .compiler("clang")
         .file("src/hotness.c")
         .include("include")
         .opt_level(2)
+        .force_frame_pointer(false)
         .compile("hotness");
 }

@@ -169,14 +169,16 @@ HOTNESS_FN __u32 hotness_next(__u32 rec, __u64 now_ms, __u32 nid, int trusted,
 	__u32 time = (__u32)(now_ms >> l.unit_shift) & l.time_mask;
 	__u32 freq = 0;
 
-	if (trusted && hotness_fresh(rec, now_ms, rule, precision))
+	/* Likely: the pages whose reports come thick are the hot ones. */
+	if (__builtin_expect(trusted && hotness_fresh(rec, now_ms, rule, precision), 1))
 		freq = hotness_freq(rec, precision);
 	return time << l.time_shift | (nid & l.nid_mask) | rule->step[freq];
 }
 
-#define HOTNESS_RECORDED	1	/* the access is in the record */
-#define HOTNESS_BECAME_READY	2	/* and made the page ready, which it was not before */
-#define HOTNESS_LOST		4	/* HOTNESS_TRIES lost races: not recorded */
+/* What became of a report. */
+#define HOTNESS_RECORDED	0	/* the access is in the record */
+#define HOTNESS_BECAME_READY	1	/* and made the page ready, which it was not before */
+#define HOTNESS_LOST		2	/* HOTNESS_TRIES lost races: not recorded */
 
 /*
  * Mark a section. The first mark of an idle section makes it as good as just aged, for all its
@@ -210,18 +212,23 @@ HOTNESS_FN int hotness_try(__u32 *word, __u32 shift, __u64 *section, __u64 now_m
 	__u32 rec = (old >> shift) & l.mask;
 	__u32 next = hotness_next(rec, now_ms, nid, trusted, rule, precision);
 	__u32 new = old ^ (rec ^ next) << shift;
-	__u64 need = HOTNESS_LIVE | (__u64)(next >> l.ready_shift) << 1;
+	__u64 marks;
 
 	/* A page that is accessed all the time costs its neighbours no cache line. */
-	if (new != old && !__sync_bool_compare_and_swap(word, old, new))
+	if (__builtin_expect(new != old, 1) && !__sync_bool_compare_and_swap(word, old, new))
 		return HOTNESS_LOST;
 	/*
 	 * The section is looked at after the record has changed: a sweep in between may have
 	 * passed the record by and called the section idle.
 	 */
-	if (__builtin_expect((*(volatile __u64 *)section & need) != need, 0))
-		hotness_mark(section, need, now_ms, rule);
-	return HOTNESS_RECORDED | ((next & ~rec) >> l.ready_shift) << 1;
+	marks = *(volatile __u64 *)section;
+	if (__builtin_expect((~marks & (HOTNESS_LIVE | HOTNESS_HOT)) != 0, 0)) {
+		__u64 need = HOTNESS_LIVE | (__u64)(next >> l.ready_shift) << 1;
+
+		if (~marks & need)
+			hotness_mark(section, need, now_ms, rule);
+	}
+	return (next & ~rec) >> l.ready_shift;	/* HOTNESS_BECAME_READY or HOTNESS_RECORDED */
 }
 
 /*
@@ -254,6 +261,8 @@ HOTNESS_FN int hotness_report(__u32 *word, __u32 shift, __u64 *section, __u64 no
 {
 	int result = HOTNESS_LOST;
 
+	/* Where records have no nid, none is carried to the slow path. */
+	nid &= hotness_layout(precision).nid_mask;
 	if (__builtin_expect(hotness_trusted(*(volatile __u64 *)section, now_ms), 1))
 		result = hotness_try(word, shift, section, now_ms, nid, 1, rule, precision);
 	if (__builtin_expect(result == HOTNESS_LOST, 0))

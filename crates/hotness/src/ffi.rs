@@ -1,6 +1,6 @@
 //! The functions of `hotness.h` as the C compiler made them.
 
-use crate::Rule;
+use crate::{Access, Rule};
 
 /// Mirror of `struct hotness_rule`.
 #[repr(C)]
@@ -26,7 +26,50 @@ pub struct RawLayout {
     pub mask: u32,
 }
 
+/// Mirror of `struct pghot_range_view`.
+#[repr(C)]
+pub struct RawRangeView {
+    pub words: *mut u8,
+    pub sections: *mut u64,
+    pub start_pfn: u64,
+    pub pages: u64,
+}
+
+/// Mirror of `struct pghot_counts`.
+#[repr(C)]
+#[derive(Default)]
+pub struct RawCounts {
+    pub became_ready: u64,
+    pub lost: u64,
+}
+
+/// The type of `pghot_report_bulk_*`.
+pub type ReportBulk = unsafe extern "C" fn(
+    accesses: *const Access,
+    n: u64,
+    view: *const RawRangeView,
+    now_ms: u64,
+    rule: *const RawRule,
+    counts: *mut RawCounts,
+) -> u64;
+
 unsafe extern "C" {
+    pub fn pghot_report_bulk_default(
+        accesses: *const Access,
+        n: u64,
+        view: *const RawRangeView,
+        now_ms: u64,
+        rule: *const RawRule,
+        counts: *mut RawCounts,
+    ) -> u64;
+    pub fn pghot_report_bulk_precision(
+        accesses: *const Access,
+        n: u64,
+        view: *const RawRangeView,
+        now_ms: u64,
+        rule: *const RawRule,
+        counts: *mut RawCounts,
+    ) -> u64;
     pub fn pghot_report_default(
         word: *mut u32,
         shift: u32,
@@ -78,8 +121,8 @@ pub enum Report {
 impl Report {
     pub(crate) fn from_flags(flags: i32) -> Report {
         match flags {
-            1 => Report::Recorded,
-            3 => Report::BecameReady,
+            0 => Report::Recorded,
+            1 => Report::BecameReady,
             _ => Report::Lost,
         }
     }

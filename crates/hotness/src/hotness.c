@@ -16,6 +16,72 @@ int pghot_report_precision(__u32 *word, __u32 shift, __u64 *section, __u64 now_m
 	return hotness_report(word, shift, section, now_ms, nid, rule, 1);
 }
 
+/* Reports into one range of pages, whose first record is the lowest of `words`. */
+struct pghot_range_view {
+	__u8 *words;
+	__u64 *sections;
+	__u64 start_pfn;
+	__u64 pages;
+};
+
+struct pghot_access {
+	__u64 pfn;
+	__u32 nid;
+};
+
+struct pghot_counts {
+	__u64 became_ready;
+	__u64 lost;
+};
+
+/*
+ * Stops at the first access outside the range and returns how many came before it. A range begins
+ * with a section, so offsets in it find words and sections alike.
+ */
+static inline __attribute__((always_inline)) __u64
+report_bulk(const struct pghot_access *accesses, __u64 n, const struct pghot_range_view *view,
+	    __u64 now_ms, const struct hotness_rule *rule, struct pghot_counts *counts, int precision)
+{
+	/* Copies, or each compare-and-swap would have them read again. */
+	__u8 *words = view->words;
+	__u64 *sections = view->sections;
+	__u64 start_pfn = view->start_pfn, pages = view->pages;
+	__u64 became_ready = 0, i;
+
+	for (i = 0; i < n; i++) {
+		__u64 offset = accesses[i].pfn - start_pfn;
+		__u64 byte = precision ? offset * 4 : offset & ~3ull;
+		__u32 shift = precision ? 0 : (offset & 3) * 8;
+		int result;
+
+		if (__builtin_expect(offset >= pages, 0))
+			break;
+		result = hotness_report((__u32 *)(words + byte), shift,
+					sections + (offset >> HOTNESS_SECTION_SHIFT), now_ms,
+					accesses[i].nid, rule, precision);
+		if (__builtin_expect(result == HOTNESS_LOST, 0))
+			counts->lost++;
+		else
+			became_ready += result;
+	}
+	counts->became_ready += became_ready;
+	return i;
+}
+
+__u64 pghot_report_bulk_default(const struct pghot_access *accesses, __u64 n,
+				const struct pghot_range_view *view, __u64 now_ms,
+				const struct hotness_rule *rule, struct pghot_counts *counts)
+{
+	return report_bulk(accesses, n, view, now_ms, rule, counts, 0);
+}
+
+__u64 pghot_report_bulk_precision(const struct pghot_access *accesses, __u64 n,
+				  const struct pghot_range_view *view, __u64 now_ms,
+				  const struct hotness_rule *rule, struct pghot_counts *counts)
+{
+	return report_bulk(accesses, n, view, now_ms, rule, counts, 1);
+}
+
 __u32 pghot_aged(__u32 rec, __u64 now_ms, int trusted, const struct hotness_rule *rule,
 		 int precision)
 {

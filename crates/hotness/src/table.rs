@@ -10,13 +10,12 @@ use crate::{
 
 /// One access, as a source saw it.
 #[derive(Debug, Clone, Copy)]
+#[repr(C)] // mirror of `struct pghot_access`
 pub struct Access {
     /// The accessed page; of a large folio, its head page.
     pub pfn: Pfn,
     /// The node of the accessing CPU.
     pub nid: Nid,
-    /// When, `CLOCK_MONOTONIC` ms.
-    pub when_ms: u64,
 }
 
 /// What became of a bulk of reports.
@@ -136,21 +135,50 @@ impl Table {
         })
     }
 
-    /// Reports many accesses; the same as one [`Table::report`] each.
-    pub fn report_bulk(&self, accesses: &[Access], rule: &Rule) -> BulkReport {
-        let mut sum = BulkReport::default();
-        for a in accesses {
-            match self.report(a.pfn, a.nid, a.when_ms, rule) {
-                Report::Recorded => sum.recorded += 1,
-                Report::BecameReady => {
-                    sum.recorded += 1;
-                    sum.became_ready += 1;
-                }
-                Report::Lost => sum.lost += 1,
-                Report::NotTracked => sum.not_tracked += 1,
-            }
+    /// Reports accesses of one moment, `CLOCK_MONOTONIC` ms; the same as one [`Table::report`]
+    /// each, at half the cost: only the record is looked up, and no call is made.
+    pub fn report_bulk(&self, accesses: &[Access], when_ms: u64, rule: &Rule) -> BulkReport {
+        debug_assert_eq!(rule.format(), self.format);
+        let report: ffi::ReportBulk = match self.format {
+            Format::Default => ffi::pghot_report_bulk_default,
+            Format::Precision => ffi::pghot_report_bulk_precision,
+        };
+        let (mut counts, mut sum) = (ffi::RawCounts::default(), BulkReport::default());
+        let mut rest = accesses;
+        while let Some(first) = rest.first() {
+            let Some(view) = self.view(first.pfn) else {
+                sum.not_tracked += 1;
+                rest = &rest[1..];
+                continue;
+            };
+            // SAFETY: the view covers one range of this table's live atomics, which the C side
+            // touches only with aligned volatile loads and compare-and-swaps of their size; it
+            // reads no more than `rest.len()` accesses.
+            let n = unsafe {
+                let n = rest.len() as u64;
+                report(rest.as_ptr(), n, &view, when_ms, rule.raw(), &mut counts)
+            };
+            sum.recorded += n;
+            rest = &rest[n as usize..];
         }
+        sum.recorded -= counts.lost;
+        sum.became_ready = counts.became_ready;
+        sum.lost = counts.lost;
         sum
+    }
+
+    /// The range around a page, as the C side walks it.
+    fn view(&self, pfn: Pfn) -> Option<ffi::RawRangeView> {
+        let mut ranges = self.span.ranges();
+        let (range, base) = ranges.find(|(r, _)| (r.start..r.end).contains(&pfn))?;
+        let words = &self.memory.words()[base as usize / self.format.records_per_word()..];
+        let sections = &self.memory.sections()[(base / SECTION_PAGES) as usize..];
+        Some(ffi::RawRangeView {
+            words: words.as_ptr().cast_mut().cast(),
+            sections: sections.as_ptr().cast_mut().cast(),
+            start_pfn: range.start,
+            pages: range.end - range.start,
+        })
     }
 
     /// The record of a page; `None` if the page is in no lower tier.

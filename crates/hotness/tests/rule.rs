@@ -189,26 +189,42 @@ proptest! {
         prop_assert_eq!(record(&t, 0).freq(), 2);
     }
 
-    /// One bulk of reports leaves the same records as single reports.
+    /// Bulks of reports leave the same records as single reports, also across two ranges of pages
+    /// and the hole between them.
     #[test]
-    fn bulk_equals_single(rule in rules(), accesses in prop::collection::vec((0..64u64, 0..3u32, 0..9000u64), 0..200)) {
-        let (one, many) = (table(rule.format()), table(rule.format()));
-        let accesses: Vec<Access> = accesses
-            .iter()
-            .map(|&(page, nid, when_ms)| Access { pfn: PFN + page * 600, nid, when_ms })
-            .collect();
-        let (mut ready, mut untracked) = (0, 0);
-        for a in &accesses {
-            let report = one.report(a.pfn, a.nid, a.when_ms, &rule);
-            ready += (report == Report::BecameReady) as u64;
-            untracked += (report == Report::NotTracked) as u64;
+    fn bulk_equals_single(
+        rule in rules(),
+        bulks in prop::collection::vec(
+            (0..9000u64, prop::collection::vec((0..160u64, 0..3u32), 0..50)),
+            0..8,
+        ),
+    ) {
+        let sections = |first: u64, nid| {
+            let start = PFN + first * SECTION_PAGES;
+            PfnRange { start, end: start + SECTION_PAGES, nid }
+        };
+        let span = Span::new(&[sections(0, 2), sections(2, 3)]).unwrap();
+        let table = || Table::in_memory(rule.format(), span.clone());
+        let (one, many) = (table(), table());
+        let pfn = |page: u64| PFN + page * 600;
+        for (when_ms, bulk) in bulks {
+            let accesses: Vec<Access> =
+                bulk.iter().map(|&(page, nid)| Access { pfn: pfn(page), nid }).collect();
+            let (mut ready, mut untracked) = (0, 0);
+            for a in &accesses {
+                let report = one.report(a.pfn, a.nid, when_ms, &rule);
+                ready += (report == Report::BecameReady) as u64;
+                untracked += (report == Report::NotTracked) as u64;
+            }
+            let sum = many.report_bulk(&accesses, when_ms, &rule);
+            prop_assert_eq!((sum.became_ready, sum.not_tracked, sum.lost), (ready, untracked, 0));
+            prop_assert_eq!(sum.recorded + untracked, accesses.len() as u64);
         }
-        let sum = many.report_bulk(&accesses, &rule);
-        prop_assert_eq!((sum.became_ready, sum.not_tracked, sum.lost), (ready, untracked, 0));
-        prop_assert_eq!(sum.recorded + untracked, accesses.len() as u64);
-        for page in 0..SECTION_PAGES {
-            prop_assert_eq!(record(&one, page), record(&many, page));
+        for page in 0..160 {
+            prop_assert_eq!(one.get(pfn(page)), many.get(pfn(page)));
         }
+        prop_assert_eq!(one.live_sections(2), many.live_sections(2));
+        prop_assert_eq!(one.live_sections(3), many.live_sections(3));
     }
 }
 

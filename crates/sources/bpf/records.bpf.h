@@ -62,7 +62,7 @@ const volatile struct pghot_shape shape;
  */
 struct hotness_rule rule;
 
-#define PGHOT_NOT_TRACKED	8	/* beside the HOTNESS_* results */
+#define PGHOT_NOT_TRACKED	3	/* beside the HOTNESS_* results */
 
 static __always_inline __s64 record_index(__u64 pfn)
 {

@@ -14,7 +14,7 @@ mod records;
 use pghot_hotness::{Pfn, Rule};
 use pghot_linux::SysRoot;
 use pghot_linux::knobs::{Knobs, KnobsError};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Whether a source can run here; if not, why, for an operator.
 pub use pghot_linux::probe::Answer as Availability;
@@ -67,7 +67,7 @@ pub trait Source: Send {
 }
 
 /// Reports of one source, by what became of them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceStats {
     /// Accesses that are in records.
     pub recorded: u64,

@@ -10,8 +10,8 @@
 char LICENSE[] SEC("license") = "GPL";
 
 /* Only the kernel fields that are used; CO-RE finds them in the running kernel. */
-typedef struct { unsigned long pte; } pte_t;
-typedef struct { unsigned long f; } memdesc_flags_t;
+typedef struct { unsigned long pte; } __attribute__((preserve_access_index)) pte_t;
+typedef struct { unsigned long f; } __attribute__((preserve_access_index)) memdesc_flags_t;
 
 struct vm_fault {
 	pte_t orig_pte;		/* in a union with orig_pmd */
@@ -54,19 +54,22 @@ struct {
 #define PTE_PFN_MASK	0x000ffffffffff000ull
 #define PMD_PFN_MASK	0x000fffffffe00000ull
 
-static __always_inline __u32 folio_order(void *folio)
+/*
+ * Arguments of an fentry program are typed pointers that it may follow by itself; reading by helper
+ * would cost a call for each field, five of them on every fault.
+ */
+static __always_inline __u32 folio_order(struct folio *folio)
 {
-	unsigned long flags, flags_1;
+	unsigned long flags;
 
 	if (bpf_core_field_exists(struct folio___memdesc, flags.f))
-		bpf_core_read(&flags, sizeof(flags), &((struct folio___memdesc *)folio)->flags);
+		flags = ((struct folio___memdesc *)folio)->flags.f;
 	else
-		bpf_core_read(&flags, sizeof(flags), &((struct folio___long *)folio)->flags);
+		flags = ((struct folio___long *)folio)->flags;
 	if (!(flags >> bpf_core_enum_value(enum pageflags, PG_head) & 1))
 		return 0;
 	/* The low byte of the second page's flags (folio_large_order). */
-	bpf_core_read(&flags_1, sizeof(flags_1), &((struct folio *)folio)->_flags_1);
-	return flags_1 & 0x3f;
+	return folio->_flags_1 & 0x3f;
 }
 
 /*
@@ -79,8 +82,8 @@ int BPF_PROG(hint_fault, struct folio *folio, struct vm_fault *vmf)
 {
 	__u32 zero = 0;
 	struct source_stats *s = bpf_map_lookup_elem(&stats, &zero);
-	__u64 entry = BPF_CORE_READ(vmf, orig_pte.pte);
-	bool huge = !BPF_CORE_READ(vmf, pte);
+	__u64 entry = vmf->orig_pte.pte;
+	bool huge = !vmf->pte;
 	__u32 order = folio_order(folio);
 
 	if (!s)
@@ -105,17 +108,20 @@ int BPF_PROG(hint_fault, struct folio *folio, struct vm_fault *vmf)
 	__u64 now_ns = bpf_ktime_get_ns();
 	int result = report(head, bpf_get_numa_node_id(), now_ns / NSEC_PER_MSEC);
 
-	if (result & HOTNESS_RECORDED) {
-		s->recorded++;
-		s->recorded_pages += 1ull << order;
-	} else if (result & HOTNESS_LOST) {
-		s->lost++;
-	} else {
-		s->not_tracked++;
-	}
-	if (result & HOTNESS_BECAME_READY) {
+	switch (result) {
+	case HOTNESS_BECAME_READY:
 		s->became_ready++;
 		sample_ready(head, now_ns);
+		/* fall through */
+	case HOTNESS_RECORDED:
+		s->recorded++;
+		s->recorded_pages += 1ull << order;
+		break;
+	case HOTNESS_LOST:
+		s->lost++;
+		break;
+	default:
+		s->not_tracked++;
 	}
 	return 0;
 }

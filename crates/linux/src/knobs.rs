@@ -214,6 +214,11 @@ impl Knobs {
         Ok(report)
     }
 
+    /// Puts everything back, and keeps the claim on the state file: more may be set later.
+    pub fn put_back(&mut self) -> Result<Vec<Restored>, KnobsError> {
+        self.roll_back(0)
+    }
+
     /// Number of settings changed so far; a point to [`Knobs::roll_back`] to.
     pub(crate) fn mark(&self) -> usize {
         self.state.knobs.len()

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use pghot_daemon::status::{LowerNode, SourceReport, SourceState, Status, TopNode};
-use pghot_engine::TUNABLES;
+use pghot_engine::{Outcome, TUNABLES};
 
 use crate::units::{bytes, count, pages, seconds};
 
@@ -60,10 +60,9 @@ fn lower_node(text: &mut String, node: &LowerNode, now_ms: u64) {
         node.live_sections, node.hot_sections
     );
     line(text, "sections", &sections);
-    let outcome = |name: &str| node.totals.outcomes.get(name).copied().unwrap_or(0);
     let moved = format!(
         "{} in {} batches",
-        pages(outcome("moved")),
+        pages(node.totals.outcomes.get(Outcome::Moved)),
         count(node.totals.batches)
     );
     line(text, "moved", &moved);
@@ -71,9 +70,9 @@ fn lower_node(text: &mut String, node: &LowerNode, now_ms: u64) {
         .totals
         .outcomes
         .iter()
-        .filter(|(name, n)| **n > 0 && *name != "moved");
+        .filter(|(outcome, n)| *n > 0 && *outcome != Outcome::Moved);
     let others: Vec<String> = others
-        .map(|(name, n)| format!("{name} {}", count(*n)))
+        .map(|(outcome, n)| format!("{outcome} {}", count(n)))
         .collect();
     if !others.is_empty() {
         line(text, "not moved", &others.join(", "));

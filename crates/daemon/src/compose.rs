@@ -79,9 +79,9 @@ fn lower_node(shared: &Shared, settings: &Settings, lane: &Lane, is_seeing: bool
         pages: of_node.map(|(range, _)| range.end - range.start).sum(),
         live_sections,
         hot_sections,
-        totals: (&published.totals).into(),
-        last_pass: (&published.last_pass).into(),
+        totals: published.totals,
         why: why(&published.last_pass, settings, shared.dry_run, is_seeing),
+        last_pass: published.last_pass,
     }
 }
 
@@ -107,7 +107,7 @@ fn why(pass: &PassReport, settings: &Settings, dry_run: bool, is_seeing: bool) -
         ));
     }
     for held in Held::ALL {
-        if let Some(pages) = pass.held.get(held.name()) {
+        if let Some(pages) = pass.held.get(&held) {
             why.push(format!(
                 "ready and waiting: {pages} pages, because {}",
                 held.sentence()
@@ -183,10 +183,7 @@ mod tests {
     fn pass(ready: u64, held: &[(Held, u64)]) -> PassReport {
         PassReport {
             ready,
-            held: held
-                .iter()
-                .map(|(held, pages)| (held.name(), *pages))
-                .collect(),
+            held: held.iter().map(|(held, pages)| (*held, *pages)).collect(),
             ..PassReport::default()
         }
     }

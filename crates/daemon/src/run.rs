@@ -130,7 +130,7 @@ impl Ground for Kernel {
     }
 
     fn clear(&mut self) {
-        match lock(&self.knobs).restore() {
+        match lock(&self.knobs).put_back() {
             Ok(report) => restorer::log(&report),
             Err(error) => warn!("{error}"),
         }
@@ -195,7 +195,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use pghot_engine::fake::FakeMachine;
-    use pghot_engine::{Batch, Found, Machine, NodeRole, Outcome};
+    use pghot_engine::{Batch, Found, Held, Machine, NodeRole, Outcome};
     use pghot_hotness::{Nid, Pfn};
     use pghot_linux::host::monotonic;
 
@@ -291,7 +291,7 @@ mod tests {
         shared.set("promote_rate_limit_MBps", "0").unwrap();
         touch(&shared, LOWER_PFN + 1);
         wait_for(&shared, |lane| {
-            lane.last_pass.held.get("rate_limit") == Some(&1)
+            lane.last_pass.held.get(&Held::RateLimit) == Some(&1)
         });
         shared.set("promote_rate_limit_MBps", "1024").unwrap();
         wait_for(&shared, |lane| moved(lane) == 2);

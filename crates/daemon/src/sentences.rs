@@ -103,7 +103,7 @@ fn waiting(facts: &Facts) -> String {
             decision.outcome.sentence()
         );
     }
-    let held = |held: &Held| facts.last_pass.held.contains_key(held.name());
+    let held = |held: &Held| facts.last_pass.held.contains_key(held);
     let reasons: Vec<_> = Held::ALL
         .into_iter()
         .filter(held)
@@ -267,11 +267,11 @@ mod tests {
             .ends_with("a dry run moves nothing.")
         );
         let mut held = ready();
-        held.last_pass.held.insert(Held::NoRoom.name(), 5);
+        held.last_pass.held.insert(Held::NoRoom, 5);
         assert!(said(&held).ends_with(
             "It waits because the target node has no free memory above its high watermark."
         ));
-        held.last_pass.held.insert(Held::RateLimit.name(), 5);
+        held.last_pass.held.insert(Held::RateLimit, 5);
         assert!(said(&held).contains(" for now, or because the target node has no free"));
     }
 

@@ -138,7 +138,7 @@ impl Sources {
                 State::Disabled => (SourceState::Disabled, None, None),
                 State::Unavailable(why) => (SourceState::Unavailable, Some(why.clone()), None),
                 State::Running(source) => match source.stats() {
-                    Ok(stats) => (SourceState::Running, None, Some(stats.into())),
+                    Ok(stats) => (SourceState::Running, None, Some(stats)),
                     Err(error) => (SourceState::Running, Some(error.to_string()), None),
                 },
             };

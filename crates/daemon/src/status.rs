@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pghot_engine::{PassReport, Tally, Totals};
+use pghot_engine::{PassReport, Totals};
 use pghot_sources::SourceStats;
 use serde::{Deserialize, Serialize};
 
@@ -66,53 +66,11 @@ pub struct LowerNode {
     /// Of those, sections with ready pages.
     pub hot_sections: u64,
     /// Since the start.
-    pub totals: TotalsReport,
+    pub totals: Totals,
     /// The newest pass.
-    pub last_pass: LastPass,
+    pub last_pass: PassReport,
     /// Why pages stay where they are, in sentences.
     pub why: Vec<String>,
-}
-
-/// The engine's [`Totals`].
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TotalsReport {
-    /// Passes over the node.
-    pub passes: u64,
-    /// Hot sections that passes have read.
-    pub hot_sections: u64,
-    /// Base pages by outcome.
-    pub outcomes: BTreeMap<String, u64>,
-    /// Base pages that the kernel was asked to move and did not.
-    pub refused: u64,
-    /// Large folios among the moved.
-    pub large_folios_moved: u64,
-    /// Batches handed to the kernel.
-    pub batches: u64,
-    /// Base pages of the largest batch.
-    pub batch_pages_max: u32,
-    /// The longest that one batch took, in ms.
-    pub batch_ms_max: u64,
-    /// Records that left the window.
-    pub expired: u64,
-    /// Of those, pages that were ready.
-    pub expired_ready: u64,
-}
-
-/// The engine's [`PassReport`].
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LastPass {
-    /// When it began, `CLOCK_MONOTONIC` ms.
-    pub started_ms: u64,
-    /// When it ended.
-    pub ended_ms: u64,
-    /// Ready pages it saw.
-    pub ready: u64,
-    /// Base pages that moved.
-    pub moved_pages: u64,
-    /// Ready pages that wait, by reason.
-    pub held: BTreeMap<String, u64>,
-    /// The node was no lower tier any more.
-    pub node_absent: bool,
 }
 
 /// A node of the top tier.
@@ -136,7 +94,7 @@ pub struct SourceReport {
     /// Why it does not, or why its counters are missing.
     pub why: Option<String>,
     /// Its reports since it started, if it runs.
-    pub stats: Option<SourceCounts>,
+    pub stats: Option<SourceStats>,
 }
 
 /// Whether a source runs.
@@ -149,75 +107,6 @@ pub enum SourceState {
     Disabled,
     /// It is enabled and cannot run.
     Unavailable,
-}
-
-/// The sources' [`SourceStats`].
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SourceCounts {
-    /// Accesses that are in records.
-    pub recorded: u64,
-    /// Base pages of those.
-    pub recorded_pages: u64,
-    /// Of the accesses, those that made a page ready.
-    pub became_ready: u64,
-    /// Accesses lost to races.
-    pub lost: u64,
-    /// Accesses of pages outside the lower tier.
-    pub not_tracked: u64,
-    /// Accesses whose page could not be told.
-    pub unreadable: u64,
-}
-
-impl From<SourceStats> for SourceCounts {
-    fn from(stats: SourceStats) -> SourceCounts {
-        SourceCounts {
-            recorded: stats.recorded,
-            recorded_pages: stats.recorded_pages,
-            became_ready: stats.became_ready,
-            lost: stats.lost,
-            not_tracked: stats.not_tracked,
-            unreadable: stats.unreadable,
-        }
-    }
-}
-
-impl From<&Totals> for TotalsReport {
-    fn from(totals: &Totals) -> TotalsReport {
-        let by_name = |tally: &Tally| {
-            tally
-                .iter()
-                .map(|(o, n)| (o.name().to_owned(), n))
-                .collect()
-        };
-        TotalsReport {
-            passes: totals.passes,
-            hot_sections: totals.hot_sections,
-            outcomes: by_name(&totals.outcomes),
-            refused: totals.outcomes.refusals(),
-            large_folios_moved: totals.large_folios_moved,
-            batches: totals.batches,
-            batch_pages_max: totals.batch_pages_max,
-            batch_ms_max: totals.batch_ms_max,
-            expired: totals.expired,
-            expired_ready: totals.expired_ready,
-        }
-    }
-}
-
-impl From<&PassReport> for LastPass {
-    fn from(pass: &PassReport) -> LastPass {
-        let held = pass.held.iter();
-        LastPass {
-            started_ms: pass.started_ms,
-            ended_ms: pass.ended_ms,
-            ready: pass.ready,
-            moved_pages: pass.moved_pages,
-            held: held
-                .map(|(name, pages)| (name.to_string(), *pages))
-                .collect(),
-            node_absent: pass.node_absent,
-        }
-    }
 }
 
 #[cfg(test)]

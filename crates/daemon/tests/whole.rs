@@ -1,17 +1,20 @@
 //! The whole daemon with its real BPF programs on this kernel, but with a fake `/proc` and `/sys`:
 //! a lower tier that does not exist is watched, and no setting of this host changes.
 //!
-//! Needs root and BTF, and says so where it is skipped. Pages really move in the tests of
-//! `testbed/`.
+//! Needs root and BTF; without them the trial is reported as ignored, with the reason in its name.
+//! No source runs, because not every host lets its kernel be hooked: the tests of `testbed/` run
+//! them, and move pages.
 
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use libtest_mimic::{Arguments, Trial};
 use pghot_daemon::config::{self, Assignment, Options, Origin};
 use pghot_daemon::protocol::{Request, Response, ask};
 use pghot_daemon::run::run;
@@ -143,13 +146,22 @@ fn obstacle() -> Option<&'static str> {
     None
 }
 
+fn main() -> ExitCode {
+    let obstacle = obstacle();
+    let name = match obstacle {
+        Some(why) => format!("from_start_to_signal (not run: {why})"),
+        None => "from_start_to_signal".to_owned(),
+    };
+    let run = || {
+        from_start_to_signal();
+        Ok(())
+    };
+    let trial = Trial::test(name, run).with_ignored_flag(obstacle.is_some());
+    libtest_mimic::run(&Arguments::from_args(), vec![trial]).exit_code()
+}
+
 /// One test, because the signal that ends a daemon goes to the whole process.
-#[test]
 fn from_start_to_signal() {
-    if let Some(obstacle) = obstacle() {
-        eprintln!("skipped: {obstacle}");
-        return;
-    }
     let machine = Machine::new();
     let options = machine.options();
     let socket = options.socket.clone();
@@ -193,28 +205,7 @@ fn from_start_to_signal() {
         ask(&socket, &Request::Set { name, value }).unwrap()
     };
     assert!(matches!(set("target_nid", "2"), Response::Error(_)));
-    assert!(matches!(set("enabled_sources", "1"), Response::Done { .. }));
-    let source = status(&socket).unwrap().sources.remove(0);
-    match (source.state, source.why) {
-        (SourceState::Running, _) => {
-            assert_eq!(
-                read(&machine.balancing()),
-                "3",
-                "hint faults on, balancing kept"
-            );
-            assert!(matches!(set("freq_threshold", "1"), Response::Done { .. }));
-            assert!(matches!(set("enabled_sources", "0"), Response::Done { .. }));
-            assert_eq!(read(&machine.balancing()), "1", "nobody looks any more");
-            assert!(matches!(set("enabled_sources", "1"), Response::Done { .. }));
-            assert_eq!(read(&machine.balancing()), "3");
-        }
-        (_, Some(why)) if why.contains("Operation not permitted") => {
-            eprintln!("skipped: the source itself, because this host refuses: {why}");
-            assert_eq!(read(&machine.balancing()), "1");
-        }
-        other => panic!("{other:?}"),
-    }
-
+    assert!(matches!(set("freq_threshold", "1"), Response::Done { .. }));
     // A page of this process: it is in memory, and not in the lower tier.
     let mine = Box::new(1u8);
     let address = &raw const *mine as u64;

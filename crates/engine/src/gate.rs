@@ -1,7 +1,10 @@
 //! The gates of one target node: backoff, rate limit and room.
 
+use serde::{Deserialize, Serialize};
+
 /// Why a ready page waits. It stays ready and is looked at again in the next pass.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Held {
     /// The target node is not an online top-tier node.
     TargetAbsent,
@@ -13,28 +16,20 @@ pub enum Held {
     NoRoom,
     /// The kernel refused this page a moment ago.
     RetryLater,
+    /// The daemon is ending.
+    Stopping,
 }
 
 impl Held {
     /// All reasons, in the order of reports.
-    pub const ALL: [Held; 5] = [
+    pub const ALL: [Held; 6] = [
         Held::TargetAbsent,
         Held::Backoff,
         Held::RateLimit,
         Held::NoRoom,
         Held::RetryLater,
+        Held::Stopping,
     ];
-
-    /// The name used in counters.
-    pub fn name(self) -> &'static str {
-        match self {
-            Held::TargetAbsent => "target_absent",
-            Held::Backoff => "backoff",
-            Held::RateLimit => "rate_limit",
-            Held::NoRoom => "no_room",
-            Held::RetryLater => "retry_later",
-        }
-    }
 
     /// Why, as a sentence for an operator.
     pub fn sentence(self) -> &'static str {
@@ -44,6 +39,7 @@ impl Held {
             Held::RateLimit => "promote_rate_limit_MBps is used up for now",
             Held::NoRoom => "the target node has no free memory above its high watermark",
             Held::RetryLater => "the kernel refused it a moment ago and it is tried again soon",
+            Held::Stopping => "pghot is ending",
         }
     }
 }

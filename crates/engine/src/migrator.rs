@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use pghot_hotness::{Nid, Pfn, Rule, Table};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::batch::Batches;
 use crate::retry::Retries;
@@ -21,10 +21,10 @@ const RESOLVE_PAGES: usize = 4096;
 const PICK_PAGES: u64 = 1 << 18;
 
 /// Waiting pages by reason.
-pub type HeldPages = BTreeMap<&'static str, u64>;
+pub type HeldPages = BTreeMap<Held, u64>;
 
 /// What a migrator has done since it started.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
     /// Passes over the node.
     pub passes: u64,
@@ -38,8 +38,10 @@ pub struct Totals {
     pub batches: u64,
     /// Base pages of the largest batch.
     pub batch_pages_max: u32,
-    /// The longest that one batch took, in ms.
+    /// The longest that one batch took in the kernel, in ms.
     pub batch_ms_max: u64,
+    /// The longest that one pass took, in ms.
+    pub pass_ms_max: u64,
     /// Records that left the window.
     pub expired: u64,
     /// Of those, ready pages that went cold before they could move.
@@ -47,7 +49,7 @@ pub struct Totals {
 }
 
 /// What one pass did.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PassReport {
     /// When it began, `CLOCK_MONOTONIC` ms.
     pub started_ms: u64,
@@ -102,7 +104,7 @@ struct Pass<'a> {
 impl Pass<'_> {
     fn hold(&mut self, held: Held, pages: u64) {
         if pages > 0 {
-            *self.report.held.entry(held.name()).or_default() += pages;
+            *self.report.held.entry(held).or_default() += pages;
         }
     }
 
@@ -187,6 +189,8 @@ impl Migrator {
             pass.report.node_absent = true;
         }
         pass.report.ended_ms = pass.machine.now_ms();
+        let pass_ms = pass.report.ended_ms - now_ms;
+        self.totals.pass_ms_max = self.totals.pass_ms_max.max(pass_ms);
         pass.report
     }
 
@@ -196,9 +200,10 @@ impl Migrator {
         pass.hold(Held::RateLimit, self.hottest.seen() - picked.len() as u64);
         for chunk in picked.chunks(RESOLVE_PAGES) {
             if pass.machine.stop_requested() {
-                return;
+                pass.hold(Held::Stopping, chunk.len() as u64);
+            } else {
+                self.gate_and_batch(pass, chunk);
             }
-            self.gate_and_batch(pass, chunk);
         }
         for batch in pass.batches.drain() {
             self.promote(pass, batch);
@@ -338,20 +343,18 @@ impl Migrator {
     fn promote(&mut self, pass: &mut Pass, mut batch: Batch) {
         let now_ms = pass.machine.now_ms();
         let target = batch.target;
-        let backing_off = self
-            .gate(target, pass.settings, now_ms)
-            .is_backing_off(now_ms);
-        let room = if backing_off || pass.machine.stop_requested() || pass.full.contains(&target) {
-            0
+        let gate = self.gate(target, pass.settings, now_ms);
+        let (held, room) = if gate.is_backing_off(now_ms) {
+            (Held::Backoff, 0)
+        } else if pass.machine.stop_requested() {
+            (Held::Stopping, 0)
+        } else if pass.full.contains(&target) {
+            (Held::NoRoom, 0)
         } else {
-            pass.machine.room_pages(target)
+            (Held::NoRoom, pass.machine.room_pages(target))
         };
         if room < batch.pages as u64 {
-            let held = if backing_off {
-                Held::Backoff
-            } else {
-                Held::NoRoom
-            };
+            pass.full.insert(target);
             self.hold_back(pass, &mut batch, room, held);
         }
         if batch.folios.is_empty() {
@@ -387,7 +390,6 @@ impl Migrator {
 
     /// Cuts a batch down to its hottest folios that fit into `room` pages; the rest stays ready.
     fn hold_back(&mut self, pass: &mut Pass, batch: &mut Batch, room: u64, held: Held) {
-        pass.full.insert(batch.target);
         let mut kept_pages = 0u64;
         let mut fits = |f: &HotFolio| {
             kept_pages += f.pages as u64;

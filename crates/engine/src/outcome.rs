@@ -1,15 +1,15 @@
 //! How an attempt to move a page can end, and counting it by its reason.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::Serialize;
-use serde::ser::{SerializeMap, Serializer};
+use serde::{Deserialize, Serialize};
 
 macro_rules! outcomes {
     ($($(#[$doc:meta])* $variant:ident = $name:literal, $sentence:literal;)+) => {
         /// How an attempt to move one folio ended. A refusal is an outcome, never an error.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        pub enum Outcome { $($(#[$doc])* $variant,)+ }
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        pub enum Outcome { $($(#[$doc])* #[serde(rename = $name)] $variant,)+ }
 
         impl Outcome {
             /// All outcomes, in the order of reports.
@@ -88,14 +88,9 @@ impl fmt::Display for Outcome {
     }
 }
 
-impl Serialize for Outcome {
-    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        s.serialize_str(self.name())
-    }
-}
-
 /// How many base pages ended in each outcome.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "BTreeMap<Outcome, u64>", into = "BTreeMap<Outcome, u64>")]
 pub struct Tally([u64; Outcome::ALL.len()]);
 
 impl Tally {
@@ -129,12 +124,18 @@ impl Tally {
     }
 }
 
-impl Serialize for Tally {
-    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        let mut map = s.serialize_map(Some(self.0.len()))?;
-        for (outcome, pages) in self.iter() {
-            map.serialize_entry(outcome.name(), &pages)?;
-        }
-        map.end()
+impl From<Tally> for BTreeMap<Outcome, u64> {
+    fn from(tally: Tally) -> Self {
+        tally.iter().collect()
+    }
+}
+
+impl From<BTreeMap<Outcome, u64>> for Tally {
+    fn from(pages: BTreeMap<Outcome, u64>) -> Self {
+        let mut tally = Tally::default();
+        pages
+            .into_iter()
+            .for_each(|(outcome, n)| tally.add(outcome, n));
+        tally
     }
 }

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use pghot_engine::fake::FakeMachine;
-use pghot_engine::{Migrator, NodeRole, Outcome, PassReport, Settings};
+use pghot_engine::{Held, Migrator, NodeRole, Outcome, PassReport, Settings, next_pass_ms};
 use pghot_hotness::{Format, PfnRange, Rule, SECTION_PAGES, Span, Table};
 
 const BASE: u64 = 32 * SECTION_PAGES;
@@ -111,7 +111,7 @@ fn an_idle_pass_asks_the_machine_nothing() {
 fn a_page_that_went_cold_does_not_move() {
     let mut rig = Rig::new(Format::Default, &[("promote_rate_limit_MBps", "0")]);
     rig.hot(7, 0, 10);
-    assert_eq!(rig.pass().held["rate_limit"], 10);
+    assert_eq!(rig.pass().held[&Held::RateLimit], 10);
     rig.machine.now_ms += 3001;
     rig.settings.set("promote_rate_limit_MBps", "1000").unwrap();
     assert_eq!(rig.pass().ready, 0);
@@ -163,7 +163,10 @@ fn the_hottest_go_first_when_the_rate_limits() {
     }
     // 1 MB/s is 256 pages a second: 51.2 in the two intervals that the bucket holds.
     let report = rig.pass();
-    assert_eq!((report.moved_pages, report.held["rate_limit"]), (52, 448));
+    assert_eq!(
+        (report.moved_pages, report.held[&Held::RateLimit]),
+        (52, 448)
+    );
     let hottest = |page: &u64| page * 7 % 5 == 4;
     for page in 0..500 {
         let moved = rig.machine.folios[&(BASE + page)].nid == 0;
@@ -205,7 +208,7 @@ fn a_full_target_takes_only_what_fits_above_its_watermark() {
     rig.machine.reserve_pages.insert(0, 1000);
     rig.hot(7, 0, 300);
     let report = rig.pass();
-    assert_eq!((report.moved_pages, report.held["no_room"]), (100, 200));
+    assert_eq!((report.moved_pages, report.held[&Held::NoRoom]), (100, 200));
     assert_eq!(
         rig.machine.reserve_pages[&0], 1000,
         "nothing was taken below the watermark"
@@ -226,8 +229,8 @@ fn no_memory_makes_it_back_off_and_try_again() {
         (0, 1),
         "one batch found out"
     );
-    assert_eq!(report.held["backoff"], 136);
-    assert_eq!(rig.pass().held["backoff"], 200);
+    assert_eq!(report.held[&Held::Backoff], 136);
+    assert_eq!(rig.pass().held[&Held::Backoff], 200);
     assert_eq!(rig.machine.batches.len(), 1, "no call while it backs off");
     rig.machine.now_ms += 500;
     rig.machine
@@ -268,6 +271,36 @@ fn a_refused_page_keeps_its_history_and_is_tried_again() {
         assert_eq!(rig.counted(refusal), 2, "{refusal}");
     }
     assert_eq!(rig.counted(Moved), 25, "nothing is lost or counted twice");
+}
+
+/// From ready to moved takes one interval and one batch at most, whenever a page becomes ready:
+/// here one does every 3.7 ms, also while batches of 60 ms are under way.
+#[test]
+fn a_ready_page_waits_one_interval_and_one_batch() {
+    let mut rig = Rig::new(Format::Precision, &[("freq_threshold", "1")]);
+    rig.machine.batch_ms = 60;
+    let sleep_ms = rig.settings.kmigrated_sleep_ms as u64;
+    let ready_ms = |page: u64| 10_000 + page * 37 / 10;
+    let (mut page, mut start_ms, mut longest_ms) = (0, 10_000, 0);
+    for _ in 0..100 {
+        while ready_ms(page) <= start_ms {
+            rig.machine.now_ms = ready_ms(page);
+            rig.hot(7, page, 1);
+            page += 1;
+        }
+        rig.machine.now_ms = start_ms - sleep_ms;
+        rig.machine.batches.clear();
+        let report = rig.pass();
+        for folio in rig.machine.batches.iter().flat_map(|b| &b.folios) {
+            longest_ms = longest_ms.max(report.ended_ms - ready_ms(folio.pfn - BASE));
+        }
+        start_ms = next_pass_ms(report.started_ms, report.ended_ms, sleep_ms);
+    }
+    assert_eq!(rig.on_top(), page);
+    assert!(
+        (sleep_ms..=sleep_ms + 60).contains(&longest_ms),
+        "{longest_ms} ms"
+    );
 }
 
 #[test]
@@ -358,7 +391,10 @@ fn an_absent_target_holds_everything_back() {
         rig.machine.roles.insert(0, role);
         rig.hot(7, 0, 3);
         let report = rig.pass();
-        assert_eq!((report.moved_pages, report.held["target_absent"]), (0, 3));
+        assert_eq!(
+            (report.moved_pages, report.held[&Held::TargetAbsent]),
+            (0, 3)
+        );
         assert!(rig.machine.batches.is_empty());
         rig.machine.roles.insert(0, NodeRole::TopTier);
         assert_eq!(
@@ -399,7 +435,8 @@ fn a_stop_request_loses_nothing() {
     let mut rig = Rig::new(Format::Default, &[]);
     rig.hot(7, 0, 30);
     rig.machine.stop = true;
-    assert_eq!(rig.pass().moved_pages, 0);
+    let report = rig.pass();
+    assert_eq!((report.moved_pages, report.held[&Held::Stopping]), (0, 30));
     rig.machine.stop = false;
     assert_eq!(rig.pass().moved_pages, 30);
 }

@@ -15,7 +15,9 @@ pub struct Machine {
     #[serde(skip)]
     pub name: String,
     /// QEMU's CPU model. `-cx16` is a must: QEMU 7.2 emulates `cmpxchg16b` with wrong flags, and
-    /// guests whose slab allocator uses it die at random.
+    /// guests whose slab allocator uses it die at random. `-erms,-fsrm` keeps the kernel from
+    /// copying pages by `rep movsb`, which is emulated byte by byte: a migration would take
+    /// several times longer, out of all proportion to the rest.
     pub cpu: String,
     /// Kernel options in addition to the testbed's own.
     #[serde(default)]

@@ -21,6 +21,9 @@ use crate::protocol::{self, Answer, Call, HELLO, Reply, Request};
 /// Lines of the console shown with a failure: a panic with its trace takes about fifty.
 const CONSOLE_TAIL_LINES: usize = 60;
 
+/// How long a guest may take until its agent answers: six seconds on a host of its own.
+const BOOT_LIMIT: Duration = Duration::from_secs(60);
+
 /// A running guest. Killed when dropped.
 pub(crate) struct Qemu {
     child: Mutex<Child>,
@@ -86,7 +89,7 @@ impl Qemu {
             deadline: Mutex::new(deadline),
             dir,
         };
-        qemu.reply(&hello, "boot", limit)?;
+        qemu.reply(&hello, "boot", limit.min(BOOT_LIMIT))?;
         Ok(qemu)
     }
 

@@ -17,7 +17,7 @@ use crate::{Error, Kernel, Machine};
 /// check is left out because an emulator on a busy host fails it now and then.
 const APPEND: &str = "console=ttyS0 loglevel=5 panic=-1 oops=panic no_timer_check";
 
-/// How often a guest that dies at boot is booted again.
+/// How often a guest that does not come up is booted again.
 const BOOT_RETRIES: u32 = 2;
 
 /// Names of the binaries under test.
@@ -69,16 +69,16 @@ impl Vm {
         Self::start(&options, &Arc::new(dir), spec.limit)
     }
 
-    /// Starts QEMU, and again if the guest dies before its agent answers: emulated CPUs race when
-    /// the kernel patches its own code at boot, and about one boot in a hundred falls over it.
-    /// Nothing of ours has run by then.
+    /// Starts QEMU, and again if the guest dies or hangs before its agent answers: emulated CPUs
+    /// race when the kernel patches its own code at boot, on a busy host clocks cannot be
+    /// calibrated, and about one boot in a hundred falls over it. Nothing of ours has run by then.
     fn start(options: &[String], dir: &Arc<TempDir>, limit: Duration) -> Result<Self, Error> {
         let mut failed = 0;
         loop {
             match Qemu::start(options, Arc::clone(dir), limit) {
-                Err(error @ Error::Gone { .. }) if failed < BOOT_RETRIES => {
+                Err(error @ (Error::Gone { .. } | Error::Hang { .. })) if failed < BOOT_RETRIES => {
                     failed += 1;
-                    eprintln!("testbed: the guest died at boot and is booted again: {error}");
+                    eprintln!("testbed: the guest did not come up and is booted again: {error}");
                 }
                 started => {
                     return Ok(Self {

@@ -1,9 +1,12 @@
 //! Hot pages of real workloads are promoted, all of them and no others, and the books are exact.
 
+use std::time::Duration;
+
 use anyhow::{Result, ensure};
+use pghot_testbed::Status;
 use serde_json::Value;
 
-use crate::rig::{Daemon, hotset, number, outcome};
+use crate::rig::{Daemon, hotset, number, outcome, start_hotset};
 use crate::{Ctx, Test};
 
 pub const TESTS: &[Test] = &[
@@ -29,6 +32,7 @@ pub const TESTS: &[Test] = &[
         "tiered3",
         precision_follows_the_cpu,
     ),
+    Test::new("explain_tells_why", "tiered3", explain_tells_why),
     Test::new(
         "a_dry_run_moves_nothing",
         "tiered3",
@@ -151,8 +155,12 @@ fn huge_pages_move_whole(ctx: &mut Ctx) -> Result<()> {
     Ok(())
 }
 
-/// A ready page waits for the next pass and for the batch that it is in, no longer, as long as the
-/// mover is not overrun: here some hundred pages get hot, and one batch takes all that are ready.
+/// How late a guest's timers may be: two emulated machines share this host's cores.
+const LATE_TIMER_MS: f64 = 20.0;
+
+/// A ready page waits for the next pass and until that has moved its batch, no longer, as long as
+/// the mover is not overrun: here some hundred pages get hot, and one batch takes all that are
+/// ready. (The engine's own test asserts the same by a simulated clock, to the millisecond.)
 fn ready_pages_do_not_wait(ctx: &mut Ctx) -> Result<()> {
     let daemon = Daemon::start(&ctx.vm, &["--freq-threshold", "2"])?;
     let done = hotset(
@@ -173,15 +181,17 @@ fn ready_pages_do_not_wait(ctx: &mut Ctx) -> Result<()> {
         "pages were left behind: {done}\n{status:#}"
     );
     let p99_ms = number(&status, "/latency/p99_ms")?;
-    let batch_ms = number(&status, "/lower_tier/0/totals/batch_ms_max")?;
+    let pass_ms = number(&status, "/lower_tier/0/totals/pass_ms_max")?;
     let sleep_ms = number(&status, "/settings/kmigrated_sleep_ms/value")?;
     ensure!(
         number(&status, "/latency/samples")? >= 5.0,
         "too few samples: {status:#}"
     );
+    // A pass that takes longer than the interval is followed by a rest.
+    let interval_ms = sleep_ms.max(pass_ms + sleep_ms / 4.0);
     ensure!(
-        p99_ms <= sleep_ms + batch_ms,
-        "{p99_ms} ms at p99, a batch took {batch_ms} ms"
+        p99_ms <= interval_ms + pass_ms + LATE_TIMER_MS,
+        "{p99_ms} ms at p99, the longest pass took {pass_ms} ms: {status:#}"
     );
     daemon.stop()?;
     Ok(())
@@ -227,6 +237,38 @@ fn precision_follows_the_cpu(ctx: &mut Ctx) -> Result<()> {
         number(&status, "/records_bytes")? == 4.0 * 262144.0,
         "four bytes per page"
     );
+    daemon.stop()?;
+    Ok(())
+}
+
+/// `explain` says of one page of a process why it waits, and after that where it went.
+fn explain_tells_why(ctx: &mut Ctx) -> Result<()> {
+    let daemon = Daemon::start(
+        &ctx.vm,
+        &["--promote-rate-limit-MBps", "0", "--freq-threshold", "1"],
+    )?;
+    let (mut hot, ready) = start_hotset(&ctx.vm, &["--size-mib", "32", "--seconds", "90"])?;
+    let (pid, address) = (hot.pid().to_string(), text(&ready, "/base"));
+    let explain = || -> Result<String> {
+        let output = ctx.vm.exec(&["pghot", "explain", &pid, address])?;
+        Ok(output.success()?.stdout)
+    };
+    let wait_for = |words: &str| {
+        ctx.vm.wait_until(words, Duration::from_secs(30), || {
+            Ok(explain().is_ok_and(|said| said.contains(words)))
+        })
+    };
+    wait_for("promote_rate_limit_MBps")?;
+    let said = explain()?;
+    ensure!(said.contains("ready"), "{said}");
+    let set = ["pghot", "set", "promote_rate_limit_MBps", "1024"];
+    ctx.vm.exec(&set)?.success()?;
+    wait_for("in the top tier")?;
+
+    let nobody = ctx.vm.exec(&["pghot", "explain", "999999", "0x1000"])?;
+    ensure!(nobody.status == Status::Code(1), "{:?}", nobody.status);
+    ensure!(nobody.stderr.contains("999999"), "{}", nobody.stderr);
+    hot.kill()?;
     daemon.stop()?;
     Ok(())
 }

@@ -69,20 +69,24 @@ pub fn outcome(status: &Value, name: &str) -> Result<f64> {
     number(status, &format!("/lower_tier/0/totals/outcomes/{name}"))
 }
 
-/// Starts `hotset` on node 2 with more flags and waits until its pages are there.
-pub fn start_hotset(vm: &Vm, flags: &[&str]) -> Result<Process> {
+/// Starts `hotset` on node 2 with more flags, waits until its pages are there, and returns it with
+/// what it says of them.
+pub fn start_hotset(vm: &Vm, flags: &[&str]) -> Result<(Process, Value)> {
     let base = ["hotset", "--home", "2", "--fast", "0,1", "--cpus", "0"];
     let argv: Vec<&str> = base.iter().chain(flags).copied().collect();
     let mut process = vm.spawn(&argv)?;
-    let mut is_ready = false;
+    let mut ready = None;
     vm.wait_until("hotset has its pages", START_LIMIT, || {
-        is_ready |= process.lines()?.iter().any(|l| l.contains("\"ready\""));
-        Ok(is_ready || process.try_wait()?.is_some())
+        ready = process
+            .lines()?
+            .into_iter()
+            .find(|l| l.contains("\"ready\""));
+        Ok(ready.is_some() || process.try_wait()?.is_some())
     })?;
-    if !is_ready {
-        bail!("hotset failed: {}", process.stderr()?);
+    match ready {
+        Some(ready) => Ok((process, serde_json::from_str(&ready)?)),
+        None => bail!("hotset failed: {}", process.stderr()?),
     }
-    Ok(process)
 }
 
 /// Waits for a workload's end and returns what it says of itself; no page may be damaged.
@@ -100,7 +104,7 @@ pub fn finish(mut process: Process) -> Result<Value> {
 
 /// Runs `hotset` to its end.
 pub fn hotset(vm: &Vm, flags: &[&str]) -> Result<Value> {
-    finish(start_hotset(vm, flags)?)
+    finish(start_hotset(vm, flags)?.0)
 }
 
 /// The settings of the kernel that pghot changes, as they are now.

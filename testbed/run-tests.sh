@@ -4,7 +4,8 @@
 #   N passed, N failed, N skipped
 #
 # Everything runs optimised, which is what the tests in guests test, and builds once. Cargo does not
-# build another package's binaries by itself, so that is done before those tests. Fails if anything failed, be it a test, a build, or a test binary that ended early.
+# build another package's binaries by itself, so that is done before those tests. Fails if anything
+# failed, be it a test, a build, or a test binary that ended early.
 set -uo pipefail
 
 log=$(mktemp)

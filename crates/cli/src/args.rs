@@ -171,7 +171,7 @@ pub fn facts(tunable: &Tunable) -> String {
     let of = |mode| {
         let (min, max) = (tunable.range)(mode);
         let show = |value| tunable.show(value);
-        let default = show((tunable.default)(mode));
+        let default = tunable.show_default(mode);
         format!("default {default}, {} to {}", show(min), show(max))
     };
     let (default, precision) = (of(Format::Default), of(Format::Precision));

@@ -55,7 +55,7 @@ fn reference_text() -> String {
             ("precision", Format::Precision),
         ] {
             let (min, max) = (tunable.range)(mode);
-            let default = tunable.show((tunable.default)(mode));
+            let default = tunable.show_default(mode);
             let (min, max) = (tunable.show(min), tunable.show(max));
             let _ = writeln!(text, "| {name} | {default} | {min} | {max} | {unit} |");
         }

@@ -9,7 +9,7 @@ use std::thread;
 use pghot_hotness::Rule;
 use pghot_linux::knobs::{Knobs, KnobsError};
 use pghot_linux::topology::Topology;
-use pghot_linux::{Host, SysRoot};
+use pghot_linux::{Host, SysRoot, bpf};
 use pghot_sources::{Availability, Descriptor, RecordMaps, SOURCES, Source, Start};
 use tracing::{info, warn};
 
@@ -29,6 +29,7 @@ use crate::stop::Stop;
 /// Runs the daemon until a signal or a failure ends it. Whatever happens, the kernel settings are
 /// put back.
 pub fn run(mut options: Options, root: &SysRoot) -> Result<(), RunError> {
+    bpf::log_messages();
     let topology = Topology::read(root)?;
     let nids = lower_tier_nids(&topology, root)?;
     choose_target(&mut options, &topology, nids[0])?;

@@ -71,6 +71,8 @@ pub enum Kind {
     Number,
     /// A set of bits.
     Mask,
+    /// A node's number; unset, the machine decides.
+    Node,
 }
 
 /// One tunable, described once.
@@ -128,7 +130,7 @@ pub const TUNABLES: &[Tunable] = &[
     Tunable {
         name: "target_nid",
         unit: "",
-        kind: Kind::Number,
+        kind: Kind::Node,
         doc: "The top-tier node that hot pages go to. In precision mode only for pages whose \
               accessing node is not in the top tier. Unless set, the top-tier node nearest to \
               the first lower-tier node.",
@@ -280,8 +282,16 @@ impl Tunable {
     /// The value as text.
     pub fn show(&self, value: u64) -> String {
         match self.kind {
-            Kind::Number => value.to_string(),
+            Kind::Number | Kind::Node => value.to_string(),
             Kind::Mask => format!("{value:#x}"),
+        }
+    }
+
+    /// The default as text, for help and reference.
+    pub fn show_default(&self, mode: Format) -> String {
+        match self.kind {
+            Kind::Node => "the nearest".to_owned(),
+            Kind::Number | Kind::Mask => self.show((self.default)(mode)),
         }
     }
 }

@@ -5,8 +5,19 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 
-use libbpf_rs::{MapCore, MapHandle, MapMut, Object, OpenMapMut, OpenObject, ProgramMut};
+use libbpf_rs::{
+    MapCore, MapHandle, MapMut, Object, OpenMapMut, OpenObject, PrintLevel, ProgramMut, set_print,
+};
 use memmap2::{MmapMut, MmapOptions};
+use tracing::debug;
+
+/// Sends what libbpf prints to the log, at level debug: errors that matter come back as values, and
+/// the verifier's pages of text are for who writes BPF programs.
+pub fn log_messages() {
+    set_print(Some((PrintLevel::Info, |_, message| {
+        debug!("libbpf: {}", message.trim_end());
+    })));
+}
 
 /// The map of an object that is not loaded yet. The name is that in the C source, except that
 /// libbpf calls global variables `.rodata`, `.bss` and `.data`.

@@ -63,7 +63,7 @@ impl Feature {
             Answer::Available => (Level::Ok, format!("available, for {}", self.used_for), ""),
             Answer::Unavailable(reason) => (
                 self.without,
-                format!("{reason}; needed for {}", self.used_for),
+                format!("{reason}; pghot uses it for {}", self.used_for),
                 self.advice,
             ),
         };

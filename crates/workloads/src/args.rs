@@ -71,7 +71,7 @@ pub struct Args {
     pub linger_ms: u64,
 
     /// Time between two samples; 500 or more with cold pages, as each is looked up then
-    #[arg(long, value_name = "N", default_value_t = 100)]
+    #[arg(long, value_name = "N", default_value_t = 250)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     pub report_ms: u64,
 

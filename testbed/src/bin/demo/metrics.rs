@@ -24,12 +24,14 @@ pub enum Kind {
     Moment,
     /// CPU time; none means there is nobody to use any.
     CpuTime,
+    /// CPU time per page, in µs; none means that no page was promoted.
+    PageCost,
     /// A count.
     Count,
 }
 
 /// All rows, in the order shown.
-pub const METRICS: [Metric; 9] = [
+pub const METRICS: [Metric; 10] = [
     Metric {
         name: "t50_s",
         label: "time to 50 % promoted",
@@ -81,6 +83,15 @@ pub const METRICS: [Metric; 9] = [
         kind: Kind::CpuTime,
     },
     Metric {
+        name: "app_kernel_us_per_page",
+        label: "the same per promoted page",
+        note: "what the workload pays for one page, whether or not all got there",
+        value: |run| {
+            (run.promoted_pages > 0).then(|| 1e6 * run.app_kernel_s / run.promoted_pages as f64)
+        },
+        kind: Kind::PageCost,
+    },
+    Metric {
         name: "daemon_cpu_s",
         label: "CPU time of the daemon",
         note: "while the workload ran",
@@ -130,7 +141,11 @@ impl Metric {
     }
 
     fn number(&self, value: f64) -> String {
-        let unit = if self.kind == Kind::Count { "" } else { " s" };
+        let unit = match self.kind {
+            Kind::Count => "",
+            Kind::Moment | Kind::CpuTime => " s",
+            Kind::PageCost => " µs",
+        };
         self.bare_number(value) + unit
     }
 
@@ -138,6 +153,7 @@ impl Metric {
         match self.kind {
             Kind::Count => numbers::with_commas(value),
             Kind::Moment | Kind::CpuTime => format!("{value:.2}"),
+            Kind::PageCost => format!("{value:.1}"),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use pghot_daemon::status::{LowerNode, SourceReport, SourceState, Status, TopNode};
 use pghot_engine::{Outcome, TUNABLES};
 
-use crate::units::{bytes, count, pages, seconds};
+use crate::units::{bytes, count, nanoseconds, pages, seconds};
 
 /// The whole status.
 pub fn text(status: &Status) -> String {
@@ -114,6 +114,7 @@ fn top_node(text: &mut String, node: &TopNode) {
 fn source(text: &mut String, report: &SourceReport) {
     let state = match report.state {
         SourceState::Running => "running",
+        SourceState::StandingBy => "standing by",
         SourceState::Disabled => "disabled",
         SourceState::Unavailable => "unavailable",
     };
@@ -138,6 +139,29 @@ fn source(text: &mut String, report: &SourceReport) {
             count(stats.unreadable)
         );
         line(text, "others", &lost);
+    }
+    if let Some(cost) = &report.cost {
+        let mut costs = Vec::new();
+        if cost.thread_cpu_ns > 0 {
+            costs.push(format!(
+                "{} of CPU time in its thread",
+                nanoseconds(cost.thread_cpu_ns)
+            ));
+        }
+        if cost.bpf_runs > 0 {
+            let each = nanoseconds(cost.bpf_ns / cost.bpf_runs);
+            costs.push(format!("{} BPF runs of {each}", count(cost.bpf_runs)));
+        }
+        if !costs.is_empty() {
+            line(text, "cost", &costs.join(", "));
+        }
+    }
+    let details = report.details.iter();
+    let details: Vec<String> = details
+        .map(|(name, value)| format!("{name} {}", count(*value)))
+        .collect();
+    if !details.is_empty() {
+        line(text, "details", &details.join(", "));
     }
 }
 

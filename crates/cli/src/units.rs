@@ -41,6 +41,16 @@ pub fn seconds(seconds: f64) -> String {
     }
 }
 
+/// A short time, in ns, in the unit that suits it.
+pub fn nanoseconds(ns: u64) -> String {
+    match ns {
+        0..1000 => format!("{ns} ns"),
+        1000..1_000_000 => format!("{:.1} µs", ns as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} ms", ns as f64 / 1e6),
+        _ => format!("{:.2} s", ns as f64 / 1e9),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -56,6 +66,8 @@ mod tests {
             [bytes(0), bytes(4096), bytes(3 << 19), bytes(2 << 50)]
         );
         assert_eq!(pages(65_536), "65,536 pages (256 MiB)");
+        let short = [7, 1500, 2_000_000, 3_500_000_000].map(nanoseconds);
+        assert_eq!(short, ["7 ns", "1.5 µs", "2.0 ms", "3.50 s"]);
         let times = [0.25, 61.0, 7260.0, 90_000.0].map(seconds);
         assert_eq!(times, ["0.2 s", "1 min 1 s", "2 h 1 min", "1 d 1 h"]);
     }

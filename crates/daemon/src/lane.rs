@@ -1,7 +1,7 @@
 //! A lane is one lower-tier node with its migrator; its thread passes over the node at intervals.
 
 use std::sync::Mutex;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pghot_engine::{Machine, Migrator, PassReport, Totals, next_pass_ms};
 use pghot_hotness::{Nid, Pfn};
@@ -57,6 +57,7 @@ impl Lane {
         while !shared.stop.is_requested() {
             let (settings, rule) = shared.settings_and_rule();
             shared.drain_ready();
+            shared.note_free_space(Instant::now());
             let last_pass = {
                 let mut migrator = lock(&self.migrator);
                 let report = migrator.pass(&shared.table, &settings, &rule, host);

@@ -16,6 +16,7 @@ pub mod status;
 
 mod compose;
 mod config_file;
+mod free_space;
 mod lane;
 mod latency;
 mod machine;

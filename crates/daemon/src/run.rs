@@ -1,16 +1,18 @@
 //! `pghot run`: brings the daemon up in an order in which every step can be undone, waits, and
 //! puts everything back.
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Instant;
 
-use pghot_hotness::Rule;
+use pghot_hotness::{Rule, Table};
 use pghot_linux::knobs::{Knobs, KnobsError};
 use pghot_linux::topology::Topology;
 use pghot_linux::{Host, SysRoot, bpf};
-use pghot_sources::{Availability, Descriptor, RecordMaps, SOURCES, Source, Start};
+use pghot_sources::{Availability, Descriptor, Error, RecordMaps, SOURCES, Source, Start};
 use tracing::{info, warn};
 
 use crate::config::{Options, mode_name};
@@ -44,9 +46,13 @@ pub fn run(mut options: Options, root: &SysRoot) -> Result<(), RunError> {
     let socket = Socket::bind(&options.socket)?;
     let (settings, dry_run) = (options.settings.clone(), options.dry_run);
     let (maps, table) = RecordMaps::create(settings.mode, &span)?;
+    let table = Arc::new(table);
     let ground = Kernel {
         maps,
+        table: Arc::clone(&table),
+        topology: topology.clone(),
         knobs: restorer.knobs(),
+        changed: BTreeMap::new(),
         dry_run,
     };
     let sources = Sources::new(SOURCES, Box::new(ground));
@@ -107,8 +113,30 @@ fn announce(options: &Options, shared: &Shared) {
 /// The kernel, as sources are started on it.
 struct Kernel {
     maps: RecordMaps,
+    table: Arc<Table>,
+    topology: Topology,
     knobs: Arc<Mutex<Knobs>>,
+    /// The kernel settings that each source changed, by the source's bit.
+    changed: BTreeMap<u32, Vec<PathBuf>>,
     dry_run: bool,
+}
+
+impl Kernel {
+    /// Runs `change` on behalf of a source, and remembers the settings that are new in the books.
+    fn owning<T>(
+        &mut self,
+        descriptor: &Descriptor,
+        change: impl FnOnce(&Kernel, &mut Knobs) -> T,
+    ) -> T {
+        let knobs = Arc::clone(&self.knobs);
+        let mut knobs = lock(&knobs);
+        let before = knobs.changed();
+        let result = change(self, &mut knobs);
+        let mut new = knobs.changed();
+        new.retain(|path| !before.contains(path));
+        self.changed.entry(descriptor.bit).or_default().extend(new);
+        result
+    }
 }
 
 impl Ground for Kernel {
@@ -116,30 +144,44 @@ impl Ground for Kernel {
         &mut self,
         descriptor: &'static Descriptor,
         rule: Rule,
+        standing_by: bool,
     ) -> Result<Box<dyn Source>, String> {
-        let mut knobs = lock(&self.knobs);
-        if let Availability::Unavailable(why) = (descriptor.check)(knobs.root()) {
-            return Err(why);
-        }
-        let mut start = Start {
-            maps: &self.maps,
-            rule,
-            knobs: &mut knobs,
-            dry_run: self.dry_run,
-        };
-        (descriptor.start)(&mut start).map_err(|error| error.to_string())
+        self.owning(descriptor, |kernel, knobs| {
+            if let Availability::Unavailable(why) = (descriptor.check)(knobs.root()) {
+                return Err(why);
+            }
+            let mut start = Start {
+                maps: &kernel.maps,
+                table: &kernel.table,
+                topology: &kernel.topology,
+                rule,
+                knobs,
+                dry_run: kernel.dry_run,
+                standing_by,
+            };
+            (descriptor.start)(&mut start).map_err(|error| error.to_string())
+        })
     }
 
-    fn clear(&mut self) {
-        match lock(&self.knobs).put_back() {
+    fn clear(&mut self, descriptor: &'static Descriptor) {
+        let paths = self.changed.remove(&descriptor.bit).unwrap_or_default();
+        match lock(&self.knobs).put_back(&paths) {
             Ok(report) => restorer::log(&report),
             Err(error) => warn!("{error}"),
         }
+    }
+
+    fn stand_by(&mut self, source: &mut dyn Source, standing_by: bool) -> Result<(), Error> {
+        self.owning(source.descriptor(), |_, knobs| {
+            source.stand_by(knobs, standing_by)
+        })
     }
 }
 
 fn start_sources(shared: &Shared) -> Result<(), RunError> {
     let (settings, rule) = shared.settings_and_rule();
+    // Before the first hint fault: the kernel promotes in it while there is plenty of room.
+    shared.note_free_space(Instant::now());
     let mut sources = lock(&shared.sources);
     sources.enable(settings.enabled_sources, &rule);
     if settings.enabled_sources == 0 {

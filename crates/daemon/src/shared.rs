@@ -10,6 +10,7 @@ use pghot_linux::topology::Topology;
 use pghot_linux::vmstat::Vmstat;
 
 use crate::error::RunError;
+use crate::free_space::FreeSpace;
 use crate::lane::Lane;
 use crate::latency::Latency;
 use crate::lock;
@@ -22,7 +23,7 @@ pub struct Shared {
     /// Where the kernel's files are.
     pub root: SysRoot,
     /// The hotness records.
-    pub table: Table,
+    pub table: Arc<Table>,
     /// One per lower-tier node.
     pub lanes: Vec<Lane>,
     /// Ends every thread.
@@ -37,6 +38,8 @@ pub struct Shared {
     pub sources: Mutex<Sources>,
     /// How long pages waited.
     pub latency: Mutex<Latency>,
+    /// The free memory of the top tier.
+    free_space: Mutex<FreeSpace>,
     /// The settings in force, with the rule made from them.
     active: RwLock<(Settings, Rule)>,
 }
@@ -45,7 +48,7 @@ impl Shared {
     /// A daemon that has not started its threads yet. `settings` must be possible in their mode.
     pub fn new(
         root: SysRoot,
-        table: Table,
+        table: Arc<Table>,
         settings: Settings,
         nids: &[Nid],
         sources: Sources,
@@ -55,6 +58,7 @@ impl Shared {
         let rule = settings.rule()?;
         Ok(Shared {
             vmstat_at_start: Vmstat::read(&root).ok(),
+            free_space: Mutex::new(FreeSpace::open(&root)),
             root,
             table,
             lanes: nids.iter().map(|&nid| Lane::new(nid)).collect(),
@@ -87,6 +91,18 @@ impl Shared {
                 poisoned.into_inner().drain_ready(&mut lock(&self.latency));
             }
             Err(TryLockError::WouldBlock) => {}
+        }
+    }
+
+    /// Looks, at most once a second, whether a top-tier node has so much free memory that the
+    /// kernel promotes in the hint fault, and tells the sources. Skipped while sources are being
+    /// started or asked.
+    pub fn note_free_space(&self, now: Instant) {
+        let has_plenty = lock(&self.free_space).look(now);
+        if let Some(has_plenty) = has_plenty
+            && let Ok(mut sources) = self.sources.try_lock()
+        {
+            sources.note_free_space(has_plenty, now);
         }
     }
 

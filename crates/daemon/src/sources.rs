@@ -1,24 +1,34 @@
-//! The hotness sources of a running daemon: `enabled_sources` starts and stops them, and each one
-//! that does not run says why.
+//! The hotness sources of a running daemon: `enabled_sources` starts and stops them, each one that
+//! does not run says why, and hint faults stand by while the kernel would promote in them.
+
+use std::time::{Duration, Instant};
 
 use pghot_hotness::Rule;
-use pghot_sources::{Descriptor, Error, Source};
+use pghot_sources::{Descriptor, Error, Kind, Source};
 use tracing::{info, warn};
 
 use crate::latency::Latency;
 use crate::status::{SourceReport, SourceState};
 
+/// How long the top tier must have been short of free memory before hint faults come back: what
+/// promotion takes and demotion gives must not make them flap.
+const SHORT_FOR: Duration = Duration::from_secs(3);
+
 /// Where sources are started: the kernel, or a fake in tests.
 pub trait Ground: Send {
-    /// Starts one source, or says in a sentence why it cannot run.
+    /// Starts one source, standing by or not, or says in a sentence why it cannot run.
     fn start(
         &mut self,
         descriptor: &'static Descriptor,
         rule: Rule,
+        standing_by: bool,
     ) -> Result<Box<dyn Source>, String>;
 
-    /// No source runs any more: puts back the kernel settings that sources changed.
-    fn clear(&mut self);
+    /// The source is gone: puts back the kernel settings that it changed.
+    fn clear(&mut self, descriptor: &'static Descriptor);
+
+    /// Makes a running source stand by or come back.
+    fn stand_by(&mut self, source: &mut dyn Source, standing_by: bool) -> Result<(), Error>;
 }
 
 struct Slot {
@@ -28,6 +38,7 @@ struct Slot {
 
 enum State {
     Running(Box<dyn Source>),
+    StandingBy(Box<dyn Source>),
     Disabled,
     Unavailable(String),
 }
@@ -36,8 +47,26 @@ enum State {
 pub struct Sources {
     slots: Vec<Slot>,
     ground: Box<dyn Ground>,
+    /// When the kernel would last have promoted in a hint fault.
+    free_space_seen: Option<Instant>,
     /// The daemon is ending: nothing is started any more.
     closed: bool,
+}
+
+impl State {
+    fn source(&self) -> Option<&dyn Source> {
+        match self {
+            State::Running(source) | State::StandingBy(source) => Some(source.as_ref()),
+            _ => None,
+        }
+    }
+
+    fn source_mut(&mut self) -> Option<&mut Box<dyn Source>> {
+        match self {
+            State::Running(source) | State::StandingBy(source) => Some(source),
+            _ => None,
+        }
+    }
 }
 
 impl Sources {
@@ -50,40 +79,108 @@ impl Sources {
         Sources {
             slots: descriptors.iter().map(off).collect(),
             ground,
+            free_space_seen: None,
             closed: false,
         }
     }
 
-    /// Starts the enabled sources that do not run and stops the others that do. A source that
-    /// cannot start is said once and skipped; the rest goes on. When none is left, the kernel
-    /// settings go back: hint faults that nobody sees would only cost time.
+    /// Stops the running sources that are not enabled, with the kernel settings that they changed,
+    /// and starts the others: those that read page tables before those that stand by for them. A
+    /// source that cannot start is said once and skipped; the rest goes on.
     pub fn enable(&mut self, mask: u32, rule: &Rule) {
-        let was_any_running = self.is_any_running();
+        for Slot { descriptor, state } in &mut self.slots {
+            if mask & descriptor.bit != 0 && !self.closed {
+                continue;
+            }
+            let had_source = state.source().is_some();
+            *state = State::Disabled;
+            if had_source {
+                self.ground.clear(descriptor);
+                info!("source {} stopped", descriptor.name);
+            }
+        }
+        self.start(mask, rule, |kind| kind != Kind::HintFaults);
+        self.start(mask, rule, |kind| kind == Kind::HintFaults);
+        self.choose();
+    }
+
+    fn start(&mut self, mask: u32, rule: &Rule, wanted: impl Fn(Kind) -> bool) {
+        let standing_by = self.faults_should_stand_by();
         for Slot { descriptor, state } in &mut self.slots {
             let enabled = mask & descriptor.bit != 0 && !self.closed;
-            match (&state, enabled) {
-                (State::Running(_), true) => {}
-                (State::Running(_), false) => {
-                    *state = State::Disabled;
-                    info!("source {} stopped", descriptor.name);
+            if !enabled || !wanted(descriptor.kind) || state.source().is_some() {
+                continue;
+            }
+            let standing_by = standing_by && descriptor.kind == Kind::HintFaults;
+            *state = match self.ground.start(descriptor, *rule, standing_by) {
+                Ok(source) if standing_by => {
+                    info!("source {} started, standing by", descriptor.name);
+                    State::StandingBy(source)
                 }
-                (_, false) => *state = State::Disabled,
-                (_, true) => {
-                    *state = match self.ground.start(descriptor, *rule) {
-                        Ok(source) => {
-                            info!("source {} started", descriptor.name);
-                            State::Running(source)
-                        }
-                        Err(why) => {
-                            warn!("source {} cannot run: {why}", descriptor.name);
-                            State::Unavailable(why)
-                        }
-                    }
+                Ok(source) => {
+                    info!("source {} started", descriptor.name);
+                    State::Running(source)
+                }
+                Err(why) => {
+                    warn!("source {} cannot run: {why}", descriptor.name);
+                    State::Unavailable(why)
                 }
             }
         }
-        if was_any_running && !self.is_any_running() {
-            self.ground.clear();
+    }
+
+    /// Takes note whether a top-tier node has so much free memory that the kernel promotes in the
+    /// hint fault, and makes sources stand by or come back accordingly.
+    pub fn note_free_space(&mut self, has_plenty: bool, now: Instant) {
+        if has_plenty {
+            self.free_space_seen = Some(now);
+        } else if let Some(seen) = self.free_space_seen
+            && now.duration_since(seen) >= SHORT_FOR
+        {
+            self.free_space_seen = None;
+        }
+        self.choose();
+    }
+
+    fn faults_should_stand_by(&self) -> bool {
+        let reads_page_tables = |slot: &Slot| {
+            slot.descriptor.kind == Kind::PageTables && matches!(slot.state, State::Running(_))
+        };
+        self.free_space_seen.is_some() && self.slots.iter().any(reads_page_tables)
+    }
+
+    fn choose(&mut self) {
+        let standing_by = self.faults_should_stand_by();
+        for Slot { descriptor, state } in &mut self.slots {
+            if descriptor.kind != Kind::HintFaults {
+                continue;
+            }
+            let name = descriptor.name;
+            let is_right = match state {
+                State::Running(_) => !standing_by,
+                State::StandingBy(_) => standing_by,
+                State::Disabled | State::Unavailable(_) => true,
+            };
+            if is_right {
+                continue;
+            }
+            *state = match std::mem::replace(state, State::Disabled) {
+                State::Running(mut source) | State::StandingBy(mut source) => {
+                    if let Err(error) = self.ground.stand_by(source.as_mut(), standing_by) {
+                        drop(source);
+                        self.ground.clear(descriptor);
+                        warn!("source {name} cannot run: {error}");
+                        State::Unavailable(error.to_string())
+                    } else if standing_by {
+                        info!("source {name} stands by: the top tier has plenty of free memory");
+                        State::StandingBy(source)
+                    } else {
+                        info!("source {name} is back: the top tier is short of free memory");
+                        State::Running(source)
+                    }
+                }
+                other => other,
+            };
         }
     }
 
@@ -95,28 +192,26 @@ impl Sources {
         }
     }
 
-    fn running(&mut self) -> impl Iterator<Item = &mut Box<dyn Source>> {
+    fn attached(&mut self) -> impl Iterator<Item = &mut Box<dyn Source>> {
         self.slots
             .iter_mut()
-            .filter_map(|slot| match &mut slot.state {
-                State::Running(source) => Some(source),
-                _ => None,
-            })
+            .filter_map(|slot| slot.state.source_mut())
     }
 
     /// Whether at least one source runs.
-    pub fn is_any_running(&mut self) -> bool {
-        self.running().next().is_some()
+    pub fn is_any_running(&self) -> bool {
+        let is_running = |slot: &Slot| matches!(slot.state, State::Running(_));
+        self.slots.iter().any(is_running)
     }
 
-    /// Makes all running sources apply a rule to the reports from now on.
+    /// Makes all sources apply a rule to the reports from now on.
     pub fn set_rule(&mut self, rule: &Rule) -> Result<(), Error> {
-        self.running().try_for_each(|source| source.set_rule(rule))
+        self.attached().try_for_each(|source| source.set_rule(rule))
     }
 
     /// Takes over which sampled pages became ready.
     pub fn drain_ready(&mut self, latency: &mut Latency) {
-        for source in self.running() {
+        for source in self.attached() {
             source.drain_ready(&mut |sample| latency.ready(sample.pfn, sample.when_ns));
         }
     }
@@ -133,22 +228,35 @@ impl Sources {
 
     /// What `status` shows.
     pub fn report(&self) -> Vec<SourceReport> {
-        let report = |slot: &Slot| {
-            let (state, why, stats) = match &slot.state {
-                State::Disabled => (SourceState::Disabled, None, None),
-                State::Unavailable(why) => (SourceState::Unavailable, Some(why.clone()), None),
-                State::Running(source) => match source.stats() {
-                    Ok(stats) => (SourceState::Running, None, Some(stats)),
-                    Err(error) => (SourceState::Running, Some(error.to_string()), None),
-                },
-            };
-            SourceReport {
-                name: slot.descriptor.name.to_owned(),
-                state,
-                why,
-                stats,
-            }
-        };
         self.slots.iter().map(report).collect()
+    }
+}
+
+fn report(slot: &Slot) -> SourceReport {
+    let (state, mut why) = match &slot.state {
+        State::Disabled => (SourceState::Disabled, None),
+        State::Unavailable(why) => (SourceState::Unavailable, Some(why.clone())),
+        State::Running(_) => (SourceState::Running, None),
+        State::StandingBy(_) => {
+            let why = "the top tier has so much free memory that the kernel would promote in \
+                       the fault; the page-table sources see the accesses";
+            (SourceState::StandingBy, Some(why.to_owned()))
+        }
+    };
+    let source = slot.state.source();
+    let stats = source.and_then(|source| match source.stats() {
+        Ok(stats) => Some(stats),
+        Err(error) => {
+            why = Some(error.to_string());
+            None
+        }
+    });
+    SourceReport {
+        name: slot.descriptor.name.to_owned(),
+        state,
+        why,
+        stats,
+        cost: source.map(Source::cost),
+        details: source.map(Source::details).unwrap_or_default(),
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use pghot_engine::{PassReport, Totals};
-use pghot_sources::SourceStats;
+use pghot_sources::{SourceCost, SourceStats};
 use serde::{Deserialize, Serialize};
 
 use crate::latency::LatencyReport;
@@ -95,12 +95,18 @@ pub struct SourceReport {
     pub why: Option<String>,
     /// Its reports since it started, if it runs.
     pub stats: Option<SourceStats>,
+    /// What it cost since it started, if it runs.
+    pub cost: Option<SourceCost>,
+    /// More counters of its own.
+    pub details: BTreeMap<String, u64>,
 }
 
 /// Whether a source runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SourceState {
+    /// It is attached, but another source does its work for now.
+    StandingBy,
     /// It does.
     Running,
     /// It is not in `enabled_sources`.

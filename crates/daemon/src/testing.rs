@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use pghot_engine::Settings;
 use pghot_hotness::{Format, PfnRange, Rule, SECTION_PAGES, Span, Table};
 use pghot_linux::SysRoot;
-use pghot_sources::{Availability, Descriptor, Error, ReadySample, Source, SourceStats};
+use pghot_sources::{
+    Availability, Descriptor, Error, Kind, ReadySample, Source, SourceCost, SourceStats,
+};
 
 use crate::shared::Shared;
 use crate::sources::{Ground, Sources};
@@ -23,6 +25,7 @@ static DESCRIPTORS: [Descriptor; 1] = [Descriptor {
     name: "fake",
     bit: 0x1,
     doc: "Nothing.",
+    kind: Kind::Other,
     check: |_| Availability::Available,
     start: |_| unreachable!("the ground starts it"),
 }];
@@ -43,7 +46,12 @@ pub struct Watched {
 struct FakeGround(Arc<Watched>);
 
 impl Ground for FakeGround {
-    fn start(&mut self, _: &'static Descriptor, _: Rule) -> Result<Box<dyn Source>, String> {
+    fn start(
+        &mut self,
+        _: &'static Descriptor,
+        _: Rule,
+        _: bool,
+    ) -> Result<Box<dyn Source>, String> {
         if self.0.refuses_start.load(Ordering::Relaxed) {
             return Err(REFUSAL.into());
         }
@@ -51,8 +59,12 @@ impl Ground for FakeGround {
         Ok(Box::new(FakeSource(Arc::clone(&self.0))))
     }
 
-    fn clear(&mut self) {
+    fn clear(&mut self, _: &'static Descriptor) {
         self.0.cleared.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn stand_by(&mut self, _: &mut dyn Source, _: bool) -> Result<(), Error> {
+        Ok(())
     }
 }
 
@@ -86,6 +98,10 @@ impl Source for FakeSource {
             when_ns: 0,
         });
     }
+
+    fn cost(&self) -> SourceCost {
+        SourceCost::default()
+    }
 }
 
 /// A daemon that serves node 2 and runs one source; `dir` becomes its `/proc` and `/sys`.
@@ -97,7 +113,10 @@ pub fn daemon(dir: &Path) -> (Arc<Shared>, Arc<Watched>) {
         end: LOWER_PFN + SECTION_PAGES,
         nid: 2,
     };
-    let table = Table::in_memory(Format::Default, Span::new(&[range]).unwrap());
+    let table = Arc::new(Table::in_memory(
+        Format::Default,
+        Span::new(&[range]).unwrap(),
+    ));
     let settings = Settings::new(Format::Default);
     let watched = Arc::new(Watched::default());
     let mut sources = Sources::new(&DESCRIPTORS, Box::new(FakeGround(Arc::clone(&watched))));

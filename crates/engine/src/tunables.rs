@@ -183,9 +183,10 @@ pub const TUNABLES: &[Tunable] = &[
         name: "enabled_sources",
         unit: "",
         kind: Kind::Mask,
-        doc: "The hotness sources that report, as a mask: 0x1 hint faults.",
+        doc: "The hotness sources that report, as a mask: 0x1 hint_fault, 0x2 hw_sample, \
+              0x4 pgtscan, 0x8 page_cache, 0x10 mglru, 0x20 app_hint.",
         default: |_| 0x1,
-        range: |_| (0, 0x1),
+        range: |_| (0, 0x3f),
         load: |s| s.enabled_sources as u64,
         store: |s, v| s.enabled_sources = v as u32,
     },

@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 
 use libbpf_rs::{
     MapCore, MapHandle, MapMut, Object, OpenMapMut, OpenObject, PrintLevel, ProgramMut, set_print,
@@ -53,6 +53,31 @@ fn is_map(actual: &str, wanted: &str) -> bool {
 pub fn program<'a>(object: &'a Object, name: &str) -> ProgramMut<'a> {
     let found = object.progs_mut().find(|p| p.name() == name);
     found.unwrap_or_else(|| panic!("the BPF object has no program `{name}`"))
+}
+
+/// Runs of all programs of an object and the time in them, in ns, as far as the kernel counts them
+/// (`kernel.bpf_stats_enabled`, since 5.1).
+pub fn run_cost(object: &Object) -> (u64, u64) {
+    let costs = object.progs().map(|program| {
+        let mut info = libbpf_sys::bpf_prog_info::default();
+        let mut length = size_of_val(&info) as u32;
+        // SAFETY: the kernel writes at most `length` bytes of plain numbers to `info`, whose
+        // pointers and counts are all zero: it asks for no array.
+        let error = unsafe {
+            libbpf_sys::bpf_obj_get_info_by_fd(
+                program.as_fd().as_raw_fd(),
+                (&raw mut info).cast(),
+                &mut length,
+            )
+        };
+        // A program that was loaded answers; if not, it has no cost to show.
+        if error == 0 {
+            (info.run_cnt, info.run_time_ns)
+        } else {
+            (0, 0)
+        }
+    });
+    costs.fold((0, 0), |sum, cost| (sum.0 + cost.0, sum.1 + cost.1))
 }
 
 /// A handle of a map that outlives the borrow of its object.

@@ -117,6 +117,15 @@ pub fn tiering_without_kernel_promotion(knobs: &mut Knobs) -> Result<Vec<Step>, 
     Ok(steps)
 }
 
+/// Turns hint faults on the lower tier off again, so that the kernel promotes nothing in them.
+/// Normal balancing stays as it is, and the other settings stay changed.
+pub fn tiering_off(knobs: &mut Knobs) -> Result<(), KnobsError> {
+    let path = Paths::new(knobs.root()).balancing;
+    let present = read_number::<u32>(&path)
+        .map_err(|error| missing_or(error, &path, "needs CONFIG_NUMA_BALANCING"))?;
+    knobs.set(&path, &(present & NORMAL).to_string())
+}
+
 fn missing_or(error: ReadError, path: &Path, why: &'static str) -> KnobsError {
     if error.is_not_found() {
         return KnobsError::Missing {

@@ -214,9 +214,22 @@ impl Knobs {
         Ok(report)
     }
 
-    /// Puts everything back, and keeps the claim on the state file: more may be set later.
-    pub fn put_back(&mut self) -> Result<Vec<Restored>, KnobsError> {
-        self.roll_back(0)
+    /// The settings changed so far, in order.
+    pub fn changed(&self) -> Vec<PathBuf> {
+        let paths = self.state.knobs.iter();
+        paths.map(|knob| knob.path.clone()).collect()
+    }
+
+    /// Puts these settings back, and keeps the claim on the state file: more may be set later.
+    /// Paths that were not changed are none of our business.
+    pub fn put_back(&mut self, paths: &[PathBuf]) -> Result<Vec<Restored>, KnobsError> {
+        let knobs = std::mem::take(&mut self.state.knobs);
+        let (chosen, kept) = knobs.into_iter().partition(|k| paths.contains(&k.path));
+        self.state.knobs = kept;
+        let (report, left) = put_back_all(chosen);
+        self.state.knobs.extend(left);
+        self.state.save(&self.state_path)?;
+        Ok(report)
     }
 
     /// Number of settings changed so far; a point to [`Knobs::roll_back`] to.

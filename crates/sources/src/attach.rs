@@ -9,7 +9,7 @@ use pghot_hotness::Rule;
 use pghot_linux::bpf;
 
 use crate::records::RANGES_MAX;
-use crate::{Error, ReadySample, RecordMaps, SourceStats};
+use crate::{Error, ReadySample, RecordMaps, SourceCost, SourceStats};
 
 /// A loaded BPF object that reports into the record maps.
 pub(crate) struct Reporter {
@@ -121,6 +121,16 @@ impl Reporter {
             not_tracked: sum(4),
             unreadable: sum(5),
         })
+    }
+
+    /// What its programs cost.
+    pub fn cost(&self) -> SourceCost {
+        let (bpf_runs, bpf_ns) = bpf::run_cost(&self.object);
+        SourceCost {
+            thread_cpu_ns: 0,
+            bpf_runs,
+            bpf_ns,
+        }
     }
 
     /// Hands over the samples that arrived since the last call. Reads mapped memory only; what

@@ -8,12 +8,18 @@
 //! runs on.
 
 mod attach;
+mod bulk;
 pub mod hint_fault;
 mod records;
+mod worker;
 
-use pghot_hotness::{Pfn, Rule};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use pghot_hotness::{Pfn, Rule, Table};
 use pghot_linux::SysRoot;
 use pghot_linux::knobs::{Knobs, KnobsError};
+use pghot_linux::topology::Topology;
 use serde::{Deserialize, Serialize};
 
 /// Whether a source can run here; if not, why, for an operator.
@@ -31,6 +37,8 @@ pub struct Descriptor {
     pub bit: u32,
     /// What it sees, in one sentence.
     pub doc: &'static str,
+    /// What it learns accesses from, which decides who stands in for whom.
+    pub kind: Kind,
     /// Whether this kernel has what it needs. Looks, changes nothing.
     pub check: fn(&SysRoot) -> Availability,
     /// Loads and attaches it. It reports until the returned source is dropped; kernel settings
@@ -38,16 +46,34 @@ pub struct Descriptor {
     pub start: fn(&mut Start<'_>) -> Result<Box<dyn Source>, Error>,
 }
 
+/// What a source learns accesses from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The kernel's hint faults. While the top tier has plenty of free memory, the kernel promotes
+    /// in the fault, whatever is set; such a source then stands by if one of the next kind runs.
+    HintFaults,
+    /// Accessed bits in page tables.
+    PageTables,
+    /// Anything else.
+    Other,
+}
+
 /// What a source needs to start.
 pub struct Start<'a> {
-    /// Where it reports to.
+    /// Where its BPF programs report to.
     pub maps: &'a RecordMaps,
+    /// The same records, for a source that reports from user space.
+    pub table: &'a Arc<Table>,
+    /// The nodes and tiers of the machine.
+    pub topology: &'a Topology,
     /// The update rule at the start.
     pub rule: Rule,
     /// The kernel settings, saved before they are changed.
     pub knobs: &'a mut Knobs,
     /// Nothing will be promoted: a kernel that promotes by itself must go on doing so.
     pub dry_run: bool,
+    /// Start it standing by; see [`Source::stand_by`].
+    pub standing_by: bool,
 }
 
 /// A running source. Dropping it detaches everything.
@@ -64,6 +90,33 @@ pub trait Source: Send {
     /// Hands over when sampled pages became ready, for measuring latency: about one page in 64,
     /// always the same ones. Called at each pass, so it must cost an idle source nothing.
     fn drain_ready(&mut self, sink: &mut dyn FnMut(ReadySample));
+
+    /// What it has cost so far.
+    fn cost(&self) -> SourceCost;
+
+    /// More counters of its own, by name, with units in the names.
+    fn details(&self) -> BTreeMap<String, u64> {
+        BTreeMap::new()
+    }
+
+    /// Stops or resumes whatever makes the kernel produce events for this source, without
+    /// detaching it. Only sources of [`Kind::HintFaults`] are asked to.
+    fn stand_by(&mut self, _knobs: &mut Knobs, _standing_by: bool) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// What a source costs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceCost {
+    /// CPU time of its own thread, in ns, its system calls and the BPF programs that it calls
+    /// included; 0 if it has none.
+    pub thread_cpu_ns: u64,
+    /// Runs of its BPF programs, and the time in them, in ns. The kernel counts both only while
+    /// `kernel.bpf_stats_enabled` is 1.
+    pub bpf_runs: u64,
+    /// See [`SourceCost::bpf_runs`].
+    pub bpf_ns: u64,
 }
 
 /// Reports of one source, by what became of them.
@@ -125,4 +178,15 @@ pub enum Error {
     /// A kernel setting could not be changed.
     #[error(transparent)]
     Knobs(#[from] KnobsError),
+    /// The source's thread could not be started.
+    #[error("cannot start the thread of source {name}: {source}")]
+    Thread {
+        /// The source.
+        name: &'static str,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+    /// Anything else that a source needs and did not get, as a sentence.
+    #[error("{0}")]
+    Setup(String),
 }

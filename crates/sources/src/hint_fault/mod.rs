@@ -4,11 +4,14 @@
 
 use pghot_hotness::Rule;
 use pghot_linux::SysRoot;
-use pghot_linux::hint_fault_knobs::{tiering_is_on, tiering_without_kernel_promotion};
+use pghot_linux::hint_fault_knobs::{tiering_is_on, tiering_off, tiering_without_kernel_promotion};
+use pghot_linux::knobs::Knobs;
 use pghot_linux::probe;
 
 use crate::attach::Reporter;
-use crate::{Availability, Descriptor, Error, ReadySample, Source, SourceStats, Start};
+use crate::{
+    Availability, Descriptor, Error, Kind, ReadySample, Source, SourceCost, SourceStats, Start,
+};
 
 /// The entry of [`crate::SOURCES`].
 pub const DESCRIPTOR: Descriptor = Descriptor {
@@ -16,6 +19,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     bit: 0x1,
     doc: "NUMA hint faults: the kernel unmaps pages of the lower tier now and then, and the next \
           access of each is seen exactly, with its CPU.",
+    kind: Kind::HintFaults,
     check,
     start,
 };
@@ -28,6 +32,8 @@ static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/hint_fault.bpf.
 struct HintFault {
     reporter: Reporter,
     _link: libbpf_rs::Link,
+    /// A dry run on a host whose kernel promotes must not stop it; the source only looks on.
+    only_looks_on: bool,
 }
 
 fn check(root: &SysRoot) -> Availability {
@@ -41,15 +47,14 @@ fn check(root: &SysRoot) -> Availability {
 fn start(start: &mut Start<'_>) -> Result<Box<dyn Source>, Error> {
     let reporter = Reporter::load(OBJECT, start.maps, &start.rule)?;
     let link = reporter.attach("hint_fault")?;
-    // A dry run on a host whose kernel promotes must not stop it; it only looks on. Otherwise the
-    // faults are turned on last, so that none goes by unseen.
-    if !(start.dry_run && tiering_is_on(start.knobs.root())?) {
-        tiering_without_kernel_promotion(start.knobs)?;
-    }
-    Ok(Box::new(HintFault {
+    let mut source = HintFault {
         reporter,
         _link: link,
-    }))
+        only_looks_on: start.dry_run && tiering_is_on(start.knobs.root())?,
+    };
+    // The faults are turned on last, so that none goes by unseen.
+    source.stand_by(start.knobs, start.standing_by)?;
+    Ok(Box::new(source))
 }
 
 impl Source for HintFault {
@@ -67,5 +72,21 @@ impl Source for HintFault {
 
     fn drain_ready(&mut self, sink: &mut dyn FnMut(ReadySample)) {
         self.reporter.drain_ready(sink);
+    }
+
+    fn cost(&self) -> SourceCost {
+        self.reporter.cost()
+    }
+
+    fn stand_by(&mut self, knobs: &mut Knobs, standing_by: bool) -> Result<(), Error> {
+        if self.only_looks_on {
+            return Ok(());
+        }
+        if standing_by {
+            tiering_off(knobs)?;
+        } else {
+            tiering_without_kernel_promotion(knobs)?;
+        }
+        Ok(())
     }
 }

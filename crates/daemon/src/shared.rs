@@ -149,6 +149,7 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::Ordering::Relaxed;
+    use std::time::Duration;
 
     use super::*;
     use crate::status::SourceState;
@@ -216,5 +217,54 @@ mod tests {
             0,
             "nothing starts once the daemon ends"
         );
+    }
+
+    #[test]
+    fn faults_stand_by_while_there_is_plenty_of_room_and_tables_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let (shared, watched) = daemon(dir.path());
+        let mut now = Instant::now();
+        let mut note = |has_plenty, seconds| {
+            now += Duration::from_secs(seconds);
+            lock(&shared.sources).note_free_space(has_plenty, now);
+            watched.standing_by.load(Relaxed)
+        };
+        assert_eq!(note(true, 0), 0, "nobody else sees the accesses");
+        shared.set("enabled_sources", "0x5").unwrap();
+        assert_eq!(note(true, 1), 1);
+        let report = lock(&shared.sources).report();
+        assert_eq!(report[0].state, SourceState::StandingBy);
+        assert_eq!(report[1].state, SourceState::Running);
+        assert_eq!(note(false, 1), 1, "not at once");
+        assert_eq!(note(true, 1), 1);
+        assert_eq!(note(false, 2), 1, "the wait begins anew");
+        assert_eq!(note(false, 1), 0, "back");
+        assert_eq!(note(true, 1), 1);
+        shared.set("enabled_sources", "0x1").unwrap();
+        assert_eq!(watched.standing_by.load(Relaxed), 0, "the deputy is gone");
+    }
+
+    #[test]
+    fn faults_that_cannot_stand_by_are_taken_away() {
+        let dir = tempfile::tempdir().unwrap();
+        let (shared, watched) = daemon(dir.path());
+        shared.set("enabled_sources", "0x5").unwrap();
+        watched.refuses_stand_by.store(true, Relaxed);
+        lock(&shared.sources).note_free_space(true, Instant::now());
+        let report = lock(&shared.sources).report();
+        assert_eq!(report[0].state, SourceState::Unavailable);
+        assert_eq!(report[0].why.as_deref(), Some(REFUSAL));
+        assert_eq!(watched.cleared.load(Relaxed), 1);
+        assert_eq!(watched.running.load(Relaxed), 1);
+    }
+
+    #[test]
+    fn faults_enabled_late_start_standing_by() {
+        let dir = tempfile::tempdir().unwrap();
+        let (shared, watched) = daemon(dir.path());
+        shared.set("enabled_sources", "0x4").unwrap();
+        lock(&shared.sources).note_free_space(true, Instant::now());
+        shared.set("enabled_sources", "0x5").unwrap();
+        assert_eq!(watched.standing_by.load(Relaxed), 1);
     }
 }

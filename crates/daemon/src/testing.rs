@@ -21,14 +21,21 @@ pub const LOWER_PFN: u64 = 8 * SECTION_PAGES;
 /// Why [`FakeGround`] refuses.
 pub const REFUSAL: &str = "it is too dark";
 
-static DESCRIPTORS: [Descriptor; 1] = [Descriptor {
-    name: "fake",
-    bit: 0x1,
-    doc: "Nothing.",
-    kind: Kind::Other,
-    check: |_| Availability::Available,
-    start: |_| unreachable!("the ground starts it"),
-}];
+static DESCRIPTORS: [Descriptor; 2] = [
+    fake("faults", 0x1, Kind::HintFaults),
+    fake("tables", 0x4, Kind::PageTables),
+];
+
+const fn fake(name: &'static str, bit: u32, kind: Kind) -> Descriptor {
+    Descriptor {
+        name,
+        bit,
+        doc: "Nothing.",
+        kind,
+        check: |_| Availability::Available,
+        start: |_| unreachable!("the ground starts it"),
+    }
+}
 
 /// What a test sees of its sources, and how it makes them fail.
 #[derive(Debug, Default)]
@@ -37,6 +44,10 @@ pub struct Watched {
     pub running: AtomicU32,
     /// Times that the kernel settings were put back.
     pub cleared: AtomicU32,
+    /// Sources of hint faults that stand by.
+    pub standing_by: AtomicU32,
+    /// Whether standing by, or coming back, fails.
+    pub refuses_stand_by: AtomicBool,
     /// Whether starting fails.
     pub refuses_start: AtomicBool,
     /// Whether a new rule is refused.
@@ -48,27 +59,38 @@ struct FakeGround(Arc<Watched>);
 impl Ground for FakeGround {
     fn start(
         &mut self,
-        _: &'static Descriptor,
+        descriptor: &'static Descriptor,
         _: Rule,
-        _: bool,
+        standing_by: bool,
     ) -> Result<Box<dyn Source>, String> {
         if self.0.refuses_start.load(Ordering::Relaxed) {
             return Err(REFUSAL.into());
         }
         self.0.running.fetch_add(1, Ordering::Relaxed);
-        Ok(Box::new(FakeSource(Arc::clone(&self.0))))
+        if standing_by {
+            self.0.standing_by.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(Box::new(FakeSource(Arc::clone(&self.0), descriptor)))
     }
 
     fn clear(&mut self, _: &'static Descriptor) {
         self.0.cleared.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn stand_by(&mut self, _: &mut dyn Source, _: bool) -> Result<(), Error> {
+    fn stand_by(&mut self, source: &mut dyn Source, standing_by: bool) -> Result<(), Error> {
+        assert_eq!(source.descriptor().kind, Kind::HintFaults);
+        if self.0.refuses_stand_by.load(Ordering::Relaxed) {
+            return Err(Error::Setup(REFUSAL.into()));
+        }
+        match standing_by {
+            true => self.0.standing_by.fetch_add(1, Ordering::Relaxed),
+            false => self.0.standing_by.fetch_sub(1, Ordering::Relaxed),
+        };
         Ok(())
     }
 }
 
-struct FakeSource(Arc<Watched>);
+struct FakeSource(Arc<Watched>, &'static Descriptor);
 
 impl Drop for FakeSource {
     fn drop(&mut self) {
@@ -78,7 +100,7 @@ impl Drop for FakeSource {
 
 impl Source for FakeSource {
     fn descriptor(&self) -> &'static Descriptor {
-        &DESCRIPTORS[0]
+        self.1
     }
 
     fn set_rule(&mut self, _: &Rule) -> Result<(), Error> {

@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_burst_spares_cold_pages_and_stamps() {
-        let region = Region::map(1 << 20, Backing::Anon, 0).unwrap();
+        let region = Region::map(1 << 20, Backing::Anon, 0, std::path::Path::new("/")).unwrap();
         region.populate(1).unwrap();
         let worker = Worker {
             region: &region,

@@ -1,5 +1,7 @@
 //! The flags of `hotset`.
 
+use std::path::PathBuf;
+
 use clap::Parser;
 
 use crate::hot_set::Layout;
@@ -29,6 +31,10 @@ pub struct Args {
     /// Kind of memory
     #[arg(long, value_enum, default_value_t = Backing::Anon)]
     pub backing: Backing,
+
+    /// Where the file of `--backing file` lies
+    #[arg(long, value_name = "FOLDER", default_value = "/tmp")]
+    pub dir: PathBuf,
 
     /// Worker threads
     #[arg(long, value_name = "T", default_value_t = 1)]

@@ -1,9 +1,11 @@
 //! The memory that a workload touches: mapped, faulted in on its home node, stamped, verified.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -26,6 +28,8 @@ pub enum Backing {
     // The kernel scans a tmpfs mapping only if the file itself has a policy that asks for it
     // (vma_policy_mof), so there are no hint faults here, only other signs of heat.
     Shared,
+    /// A shared mapping of a file without a name in `--dir`: page cache that is mapped.
+    File,
 }
 
 /// A mapped region; its first word of every page is a stamp, the other words are free to use.
@@ -41,8 +45,8 @@ pub struct Region {
 }
 
 impl Region {
-    /// Maps `bytes` of memory for pages of node `home`; no page exists yet.
-    pub fn map(bytes: usize, backing: Backing, home: u32) -> Result<Self> {
+    /// Maps `bytes` of memory for pages of node `home`; no page exists yet. A file lies in `dir`.
+    pub fn map(bytes: usize, backing: Backing, home: u32, dir: &Path) -> Result<Self> {
         ensure_room(home, bytes)?;
         if backing == Backing::Thp {
             ensure_thp_possible()?;
@@ -62,15 +66,19 @@ impl Region {
             home,
         };
         region
-            .open()
+            .open(dir)
             .with_context(|| format!("cannot map {} MiB", bytes >> 20))?;
         Ok(region)
     }
 
     /// Makes the reserved range usable, of the kind wanted.
-    fn open(&self) -> io::Result<()> {
+    fn open(&self, dir: &Path) -> Result<()> {
         let file = match self.backing {
             Backing::Shared => Some(memfd(self.range.len())?),
+            Backing::File => Some(
+                unnamed_file(dir, self.range.len())
+                    .with_context(|| format!("cannot make a file in {}", dir.display()))?,
+            ),
             Backing::Anon | Backing::Thp => None,
         };
         let kind = if file.is_some() {
@@ -95,7 +103,7 @@ impl Region {
             )
         };
         if address == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
+            return Err(io::Error::last_os_error().into());
         }
         let advice = if self.backing == Backing::Thp {
             libc::MADV_HUGEPAGE
@@ -108,10 +116,16 @@ impl Region {
         Ok(())
     }
 
-    /// Faults every page in on its home node and writes its stamp. The mapping stays bound there,
-    /// so that nothing moves before [`Region::release`].
+    /// Faults every page in on its home node and writes its stamp. The mapping, or for a file this
+    /// thread, stays bound there, so that nothing moves before [`Region::release`].
     pub fn populate(&self, seed: u64) -> Result<()> {
-        sys::bind_to_node(&self.range, self.home)?;
+        match self.backing {
+            // Page cache is placed by the policy of whoever reads it in, not by the mapping's.
+            Backing::File => sys::bind_thread_to_node(self.home)?,
+            Backing::Anon | Backing::Thp | Backing::Shared => {
+                sys::bind_to_node(&self.range, self.home)?;
+            }
+        }
         for page in 0..self.pages() {
             self.stamp_word(page)
                 .store(stamp(seed, page), Ordering::Relaxed);
@@ -119,9 +133,13 @@ impl Region {
         Ok(())
     }
 
-    /// Takes the policy off the mapping: NUMA balancing skips memory that has one.
+    /// Takes the policy off again, on the thread that populated: NUMA balancing skips memory
+    /// that has one.
     pub fn release(&self) -> Result<()> {
-        sys::unbind(&self.range)
+        match self.backing {
+            Backing::File => sys::unbind_thread(),
+            Backing::Anon | Backing::Thp | Backing::Shared => sys::unbind(&self.range),
+        }
     }
 
     /// Pages whose stamp is not what [`Region::populate`] wrote: their contents were lost.
@@ -163,7 +181,7 @@ impl Region {
     pub fn unit_pages(&self) -> u32 {
         match self.backing {
             Backing::Thp => (HUGE_BYTES / self.page_bytes) as u32,
-            Backing::Anon | Backing::Shared => 1,
+            Backing::Anon | Backing::Shared | Backing::File => 1,
         }
     }
 
@@ -205,6 +223,17 @@ fn memfd(bytes: usize) -> io::Result<OwnedFd> {
     // SAFETY: the descriptor is open; only the file's length changes.
     sys::check(unsafe { libc::ftruncate(file.as_raw_fd(), bytes as libc::off_t) }.into())?;
     Ok(file)
+}
+
+/// A file in `dir` that has no name and goes away with its mapping.
+fn unnamed_file(dir: &Path, bytes: usize) -> io::Result<OwnedFd> {
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_TMPFILE)
+        .open(dir)?;
+    file.set_len(bytes as u64)?;
+    Ok(file.into())
 }
 
 fn ensure_thp_possible() -> Result<()> {
@@ -260,7 +289,7 @@ mod tests {
 
     #[test]
     fn a_changed_stamp_is_found() {
-        let region = Region::map(1 << 20, Backing::Anon, 0).unwrap();
+        let region = Region::map(1 << 20, Backing::Anon, 0, Path::new("/")).unwrap();
         region.populate(5).unwrap();
         assert_eq!(region.damaged_pages(5), 0);
         region.words()[3 * region.page_words()].fetch_xor(1, Ordering::Relaxed);

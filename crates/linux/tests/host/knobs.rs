@@ -4,7 +4,9 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 
-use pghot_linux::hint_fault_knobs::{balancing_values, plan, tiering_without_kernel_promotion};
+use pghot_linux::hint_fault_knobs::{
+    balancing_values, plan, tiering_off, tiering_without_kernel_promotion,
+};
 use pghot_linux::knobs::{Knobs, KnobsError, RestoreOutcome, Restored};
 
 use crate::fake::{FakeTree, content};
@@ -116,6 +118,37 @@ fn set_and_restore_for_every_mode() {
         assert!(knobs.restore().unwrap().is_empty(), "idempotent");
         assert!(host.open().unwrap().1.is_empty());
     }
+}
+
+#[test]
+fn standing_by_turns_hint_faults_off_and_on() {
+    for (original, standing_by) in [("0", "0"), ("1", "1"), ("2", "0"), ("3", "1")] {
+        let host = Host::new(original);
+        let (mut knobs, _) = host.open().unwrap();
+        tiering_off(&mut knobs).unwrap();
+        assert_eq!(content(&host.balancing), standing_by);
+        tiering_without_kernel_promotion(&mut knobs).unwrap();
+        tiering_off(&mut knobs).unwrap();
+        assert_eq!(host.values(), [standing_by, "0", "0"]);
+        knobs.restore().unwrap();
+        assert_eq!(host.values(), [original, "65536", "1000"]);
+    }
+}
+
+#[test]
+fn one_sources_settings_go_back_alone() {
+    let host = Host::new("1");
+    let mut knobs = host.running();
+    let changed = knobs.changed();
+    assert_eq!(changed.len(), 3);
+    let report = knobs.put_back(&[host.rate_limit.clone(), "/sys/else".into()]);
+    assert_eq!(report.unwrap().len(), 1);
+    assert_eq!(host.values(), ["3", "65536", "0"]);
+    assert_eq!(knobs.changed().len(), 2);
+    assert!(host.open().is_err(), "the claim is kept");
+    knobs.put_back(&changed).unwrap();
+    assert_eq!(host.values(), ["1", "65536", "1000"]);
+    assert!(host.open().is_err(), "the claim is kept even then");
 }
 
 #[test]

@@ -32,7 +32,12 @@ fn main() -> ExitCode {
 
 fn run(args: &Args) -> Result<()> {
     keep_off_worker_cpus(args)?;
-    let region = Region::map((args.size_mib as usize) << 20, args.backing, args.home)?;
+    let region = Region::map(
+        (args.size_mib as usize) << 20,
+        args.backing,
+        args.home,
+        &args.dir,
+    )?;
     let hot_set = HotSet::choose(
         region.pages(),
         args.hot_percent,

@@ -1,13 +1,14 @@
-# make setup   install what is missing on this host, fetch the stock kernels
-# make build   build everything, optimised
-# make demo    show promotion in an emulated machine with slow memory
-# make test    every check and every test, those in emulated machines included
-# make bench   measure the hot paths
-# make doc     build the documentation of the code
+# make setup      install what is missing on this host, fetch the stock kernels
+# make build      build everything, optimised
+# make demo       show promotion in an emulated machine with slow memory
+# make test       every check and every test, those in emulated machines included
+# make accuracy   how exactly each hotness source finds a known hot set
+# make bench      measure the hot paths
+# make doc        build the documentation of the code
 
 CARGO ?= cargo
 
-.PHONY: setup build demo test check bench doc
+.PHONY: setup build demo test check accuracy bench doc
 
 setup:
 	@testbed/setup.sh
@@ -24,6 +25,9 @@ check: setup
 
 test: check
 	@testbed/run-tests.sh
+
+accuracy: build
+	@$(CARGO) test --quiet --release -p pghot-testbed --test vm -- accuracy
 
 bench: setup
 	$(CARGO) bench -p pghot-hotness

@@ -4,6 +4,8 @@
 //! machine unless a test asks for a fresh one; a test that fails, or leaves a process behind, costs
 //! its guest. What to run is chosen as for any Rust test: `cargo test --test vm -- 6.12::tiered3`.
 
+#[path = "vm/accuracy.rs"]
+mod accuracy;
 #[path = "vm/pool.rs"]
 mod pool;
 #[path = "vm/promotion.rs"]
@@ -15,6 +17,7 @@ mod safety;
 #[path = "vm/testbed.rs"]
 mod testbed;
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,6 +44,7 @@ struct Test {
 
 /// What a test gets.
 struct Ctx {
+    test: &'static str,
     vm: Vm,
     machine: Machine,
     kernel: Kernel,
@@ -79,6 +83,7 @@ impl Test {
         vm.write("/proc/sys/kernel/numa_balancing", "0")?;
 
         let mut ctx = Ctx {
+            test: self.name,
             vm,
             machine,
             kernel,
@@ -103,6 +108,7 @@ fn tests() -> impl Iterator<Item = &'static Test> {
     [testbed::TESTS, promotion::TESTS, safety::TESTS]
         .into_iter()
         .flatten()
+        .chain(accuracy::tests())
 }
 
 fn main() -> ExitCode {
@@ -133,5 +139,10 @@ fn main() -> ExitCode {
     }
     let conclusion = libtest_mimic::run(&arguments, trials);
     pool.clear();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
+    if let Some(Err(error)) = root.map(accuracy::publish) {
+        eprintln!("cannot write the table of accuracy: {error:#}");
+        return ExitCode::FAILURE;
+    }
     conclusion.exit_code()
 }

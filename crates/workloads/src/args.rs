@@ -58,7 +58,7 @@ pub struct Args {
     #[arg(value_parser = clap::value_parser!(u32).range(0..=100))]
     pub store_percent: u32,
 
-    /// Touch every cold page once in this time, evenly paced; 0 for never
+    /// Touch every cold page (a huge page is one) once in this time, evenly paced; 0 for never
     #[arg(long, value_name = "S", default_value_t = 0.0)]
     #[arg(value_parser = seconds, allow_negative_numbers = true)]
     pub cold_sweep_seconds: f64,

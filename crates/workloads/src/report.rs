@@ -58,6 +58,8 @@ pub struct Done {
     pub t50_s: Option<f64>,
     /// The same for 90 %.
     pub t90_s: Option<f64>,
+    /// The same for 95 %.
+    pub t95_s: Option<f64>,
     /// The same for all of them.
     pub t100_s: Option<f64>,
     /// Hot pages on fast nodes at the end.

@@ -82,6 +82,7 @@ fn nodes_and_tiers_are_as_declared(ctx: &mut Ctx) -> Result<()> {
         vm,
         machine,
         kernel,
+        ..
     } = ctx;
     let release = vm.read("/proc/sys/kernel/osrelease")?;
     ensure!(

@@ -21,7 +21,7 @@ const APPEND: &str = "console=ttyS0 loglevel=5 panic=-1 oops=panic no_timer_chec
 const BOOT_RETRIES: u32 = 2;
 
 /// Names of the binaries under test.
-const UNDER_TEST: [&str; 2] = ["pghot", "hotset"];
+const UNDER_TEST: [&str; 3] = ["pghot", "hotset", "churn"];
 
 /// What to boot.
 pub struct Spec<'a> {

@@ -14,6 +14,8 @@ mod promotion;
 mod rig;
 #[path = "vm/safety.rs"]
 mod safety;
+#[path = "vm/stress.rs"]
+mod stress;
 #[path = "vm/testbed.rs"]
 mod testbed;
 
@@ -74,6 +76,11 @@ impl Test {
         }
     }
 
+    /// The same with another limit.
+    const fn limit(self, limit: Duration) -> Self {
+        Self { limit, ..self }
+    }
+
     fn run(&self, kernel: &str, pool: &Pool) -> Result<()> {
         let machine = Machine::load(self.machine)?;
         let kernel = Kernel::find(kernel)?;
@@ -105,10 +112,15 @@ impl Test {
 
 /// The tests of all themes.
 fn tests() -> impl Iterator<Item = &'static Test> {
-    [testbed::TESTS, promotion::TESTS, safety::TESTS]
-        .into_iter()
-        .flatten()
-        .chain(accuracy::tests())
+    [
+        testbed::TESTS,
+        promotion::TESTS,
+        safety::TESTS,
+        stress::TESTS,
+    ]
+    .into_iter()
+    .flatten()
+    .chain(accuracy::tests())
 }
 
 fn main() -> ExitCode {

@@ -14,10 +14,12 @@
 //! | [`numa_maps`] | pages per node, cheaply |
 //! | [`report`] | the JSON lines printed, and the times computed from them |
 //! | [`idle_forks`] | children that share the memory |
+//! | [`churn`] | `churn`: processes, mappings and files that come and go |
 //! | [`sys`] | the system calls |
 
 pub mod access;
 pub mod args;
+pub mod churn;
 pub mod hot_set;
 pub mod idle_forks;
 pub mod list;

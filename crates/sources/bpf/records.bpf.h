@@ -106,6 +106,33 @@ static __always_inline int report(__u64 pfn, __u32 nid, __u64 now_ms)
 	return hotness_report(word, shift, mark, now_ms, nid, &rule, 0);
 }
 
+/*
+ * Whether the page's last report is of the very time `now_ms`, in units of the record: for a source
+ * whose reports of one round share their time, and which may meet a page twice in a round.
+ */
+static __always_inline int is_reported_at(__u64 pfn, __u64 now_ms)
+{
+	__s64 index = record_index(pfn);
+
+	if (index < 0)
+		return 0;
+
+	__u64 byte = shape.precision ? (__u64)index << 2 : (__u64)index;
+	__u32 chunk = byte / PGHOT_CHUNK_BYTES;
+	__u32 shift = shape.precision ? 0 : (byte & 3) * 8;
+	void *elem = bpf_map_lookup_elem(&records, &chunk);
+
+	if (!elem)
+		return 0;
+
+	struct hotness_layout l = shape.precision ? hotness_layout(1) : hotness_layout(0);
+	__u32 *word = elem + (byte & (PGHOT_CHUNK_BYTES - 4));
+	__u32 record = *(volatile __u32 *)word >> shift & l.mask;
+
+	return record && (record >> l.time_shift & l.time_mask) ==
+			 (now_ms >> l.unit_shift & l.time_mask);
+}
+
 /* A page became ready. Sampled, so that latency is measured without a cost per page. */
 struct pghot_ready_sample {
 	__u64 pfn;

@@ -107,10 +107,10 @@ static __always_inline int report(__u64 pfn, __u32 nid, __u64 now_ms)
 }
 
 /*
- * Whether the page's last report is of the very time `now_ms`, in units of the record: for a source
- * whose reports of one round share their time, and which may meet a page twice in a round.
+ * Whether the page was reported at `since_ms` or later, to the resolution of its record: for a
+ * source that meets pages in rounds, and more than once.
  */
-static __always_inline int is_reported_at(__u64 pfn, __u64 now_ms)
+static __always_inline int is_reported_since(__u64 pfn, __u64 since_ms, __u64 now_ms)
 {
 	__s64 index = record_index(pfn);
 
@@ -128,9 +128,10 @@ static __always_inline int is_reported_at(__u64 pfn, __u64 now_ms)
 	struct hotness_layout l = shape.precision ? hotness_layout(1) : hotness_layout(0);
 	__u32 *word = elem + (byte & (PGHOT_CHUNK_BYTES - 4));
 	__u32 record = *(volatile __u32 *)word >> shift & l.mask;
+	__u32 now = now_ms >> l.unit_shift;
+	__u32 age = (now - (record >> l.time_shift)) & l.time_mask;
 
-	return record && (record >> l.time_shift & l.time_mask) ==
-			 (now_ms >> l.unit_shift & l.time_mask);
+	return record && age <= now - (__u32)(since_ms >> l.unit_shift);
 }
 
 /* A page became ready. Sampled, so that latency is measured without a cost per page. */

@@ -41,7 +41,7 @@ enum Counter {
     RefusedOther,
     RoundsOverBudget,
     NewPages,
-    RepeatedPages,
+    RecentPages,
 }
 
 /// The names in `status`, in the order of [`Counter`].
@@ -60,7 +60,7 @@ const COUNTERS: [&str; 15] = [
     "refused_other",
     "rounds_over_budget",
     "new_pages",
-    "repeated_pages",
+    "recent_pages",
 ];
 
 impl Shared {
@@ -111,11 +111,12 @@ mod field {
     pub const THREAD: usize = 0;
     pub const NID: usize = 1;
     pub const NOW_MS: usize = 2;
-    pub const RECORDED_PAGES: usize = 3;
-    pub const READY_FOLIOS: usize = 4;
-    pub const NEW_PAGES: usize = 5;
-    pub const REPEATED_PAGES: usize = 6;
-    pub const WORDS: usize = 7;
+    pub const PREVIOUS_MS: usize = 3;
+    pub const RECORDED_PAGES: usize = 4;
+    pub const READY_FOLIOS: usize = 5;
+    pub const NEW_PAGES: usize = 6;
+    pub const RECENT_PAGES: usize = 7;
+    pub const WORDS: usize = 8;
 }
 
 impl Aging {
@@ -140,19 +141,24 @@ impl Aging {
 
     /// The agings of the calling thread are reported from now on. Its id is that in the initial PID
     /// namespace, where the daemon must live anyway to move other processes' pages.
-    fn begin(&self, nid: u32, now: Duration) {
+    fn begin(&self, nid: u32, now: Duration, previous: Duration) {
         self.set(field::NID, nid.into());
         self.set(field::NOW_MS, now.as_millis() as u64);
+        self.set(field::PREVIOUS_MS, previous.as_millis() as u64);
         // SAFETY: gettid takes nothing and always succeeds.
         self.set(field::THREAD, unsafe { libc::gettid() } as u64);
     }
 
-    fn end(&self) -> Found {
+    /// No more are reported. Returns what was found, and how many young pages were new and recent.
+    fn end(&self) -> (Found, u64, u64) {
         self.set(field::THREAD, 0);
-        Found {
-            recorded_pages: self.take(field::RECORDED_PAGES),
+        let new_pages = self.take(field::NEW_PAGES);
+        let recent_pages = self.take(field::RECENT_PAGES);
+        let found = Found {
+            young_pages: self.take(field::RECORDED_PAGES) + new_pages + recent_pages,
             ready_folios: self.take(field::READY_FOLIOS),
-        }
+        };
+        (found, new_pages, recent_pages)
     }
 }
 
@@ -250,27 +256,23 @@ impl Ager {
 
     fn pass(&mut self, pass: Pass, max_seq: u64) {
         let (start, cpu) = (monotonic(), thread_cpu());
-        if pass.is_reported
+        if let Some(previous) = pass.previous
             && let Some(target) = self.nodes.get(&pass.key.nid)
         {
-            self.aging.begin(*target, start);
+            self.aging.begin(*target, start, previous);
         }
         let result = lru_gen::age(&lru_gen::path(&self.root), pass.key, max_seq);
-        let found = self.aging.end();
+        let (found, new_pages, recent_pages) = self.aging.end();
         let cpu = thread_cpu().saturating_sub(cpu);
         let took = monotonic().saturating_sub(start);
 
         let shared = &self.shared;
-        for (counter, field) in [
-            (Counter::NewPages, field::NEW_PAGES),
-            (Counter::RepeatedPages, field::REPEATED_PAGES),
-        ] {
-            shared.add(counter, self.aging.take(field));
-        }
+        shared.add(Counter::NewPages, new_pages);
+        shared.add(Counter::RecentPages, recent_pages);
         let refused = match result {
             Ok(()) => {
                 shared.add(Counter::Agings, 1);
-                shared.add(Counter::AgingsNotReported, (!pass.is_reported).into());
+                shared.add(Counter::AgingsNotReported, pass.previous.is_none().into());
                 shared.max(Counter::AgingUsMax, took.as_micros() as u64);
                 self.schedule.done(pass, start, cpu, found);
                 return;
@@ -298,7 +300,7 @@ mod tests {
         shared.max(Counter::AgingUsMax, 7);
         shared.max(Counter::AgingUsMax, 5);
         shared.set(Counter::RefusedOther, 2);
-        shared.add(Counter::RepeatedPages, 3);
+        shared.add(Counter::RecentPages, 3);
         let details = shared.details();
         let of = |name| details[name];
         assert_eq!(details.len(), COUNTERS.len());
@@ -307,7 +309,7 @@ mod tests {
                 of("rounds"),
                 of("aging_us_max"),
                 of("refused_other"),
-                of("repeated_pages")
+                of("recent_pages")
             ],
             [1, 7, 2, 3]
         );
@@ -316,13 +318,15 @@ mod tests {
     #[test]
     fn an_aging_is_ours_from_begin_to_end() {
         let aging = Aging::new(MmapMut::map_anon(4096).unwrap());
-        aging.begin(1, Duration::from_secs(3));
+        aging.begin(1, Duration::from_secs(3), Duration::from_secs(1));
         assert_ne!(aging.words()[field::THREAD].load(Ordering::Relaxed), 0);
         aging.set(field::RECORDED_PAGES, 512);
+        aging.set(field::RECENT_PAGES, 2);
         aging.set(field::READY_FOLIOS, 1);
-        let found = aging.end();
-        assert_eq!((found.recorded_pages, found.ready_folios), (512, 1));
+        let (found, new_pages, recent_pages) = aging.end();
+        assert_eq!((found.young_pages, found.ready_folios), (514, 1));
+        assert_eq!((new_pages, recent_pages), (0, 2));
         assert_eq!(aging.words()[field::THREAD].load(Ordering::Relaxed), 0);
-        assert_eq!(aging.end(), Found::default());
+        assert_eq!(aging.end(), (Found::default(), 0, 0));
     }
 }

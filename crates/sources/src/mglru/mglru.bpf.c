@@ -71,10 +71,11 @@ struct aging {
 	__u64 thread;		/* id of the thread whose agings are reported; 0: nobody's */
 	__u64 nid;		/* the accessing node, as far as it is known */
 	__u64 now_ms;		/* when it began: the time of all its reports */
+	__u64 previous_ms;	/* when the one before began */
 	__u64 recorded_pages;	/* found so far, in base pages */
 	__u64 ready_folios;
-	__u64 new_pages;	/* seen young for the first time since they were allocated */
-	__u64 repeated_pages;	/* seen before in this aging, through another mapping */
+	__u64 new_pages;	/* young for the first time since they were allocated */
+	__u64 recent_pages;	/* reported by the aging before, or by this one already */
 	__u64 vmemmap;		/* 0 until it was looked up */
 	__u64 folio;		/* see folio_pfn() */
 };
@@ -153,16 +154,31 @@ static __always_inline __u64 folio_pfn(struct aging *a, struct folio *folio)
 	return (*(volatile __u64 *)&a->folio - a->vmemmap) / bpf_core_type_size(struct page);
 }
 
-static __always_inline void report_young(struct aging *a, struct folio *folio, __u64 head,
-					 __u64 pages)
+/*
+ * A page is reported by every second aging at most. Young twice in a row proves no more than one
+ * burst of accesses, before and after the first aging: a huge page that is read from end to end
+ * takes its time. A mapping more, or an entry more of the same large folio, is no access more.
+ */
+static __always_inline void report_young(struct aging *a, struct folio *folio,
+					 unsigned long flags, bool is_new)
 {
 	__u32 zero = 0;
 	struct source_stats *s = bpf_map_lookup_elem(&stats, &zero);
+	__u64 pages = 1ull << folio_order(folio, flags);
+	__u64 head = folio_pfn(a, folio);
 
 	if (!s)
 		return;
 	if (!head) {
 		s->unreadable++;
+		return;
+	}
+	if (is_reported_since(head, a->previous_ms, a->now_ms)) {
+		a->recent_pages += pages;
+		return;
+	}
+	if (is_new) {
+		a->new_pages += pages;
 		return;
 	}
 	switch (report(head, a->nid, a->now_ms)) {
@@ -187,34 +203,23 @@ static __always_inline void report_young(struct aging *a, struct folio *folio, _
 /*
  * Kernels that call folio_update_gen() (in BTF of 6.12). At its exit, because its result is the
  * page's generation before: nobody else tells where the page flags keep it. A page that was in the
- * youngest generation already has nothing to tell. Either this aging has met it before (through
- * another mapping, or another entry of the same large folio), or it was faulted in after the last
- * aging, and its accessed bit is that of its birth.
+ * youngest generation already was faulted in after the last aging, and its accessed bit is that of
+ * its birth. A negative one is on no list: just allocated, or taken off to be moved or freed.
  */
 SEC("?fexit/folio_update_gen")
 int BPF_PROG(mglru_update_gen, struct folio *folio, int gen, int old_gen)
 {
 	struct aging *a = our_aging();
 
-	if (!a)
-		return 0;
-
-	__u64 pages = 1ull << folio_order(folio, folio_flags(folio));
-
-	/* Negative: on no list; just allocated, or taken off by someone who moves or frees it. */
-	if (old_gen == gen || old_gen < 0) {
-		a->new_pages += pages;
-		return 0;
-	}
-	report_young(a, folio, folio_pfn(a, folio), pages);
+	if (a)
+		report_young(a, folio, folio_flags(folio), old_gen == gen || old_gen < 0);
 	return 0;
 }
 
 /*
- * Kernels that inline folio_update_gen() into walk_update_folio() (in BTF of 7.2). These mark a
- * page at its first access only: without PG_referenced and PG_workingset it was never seen young
- * since it was allocated, or not since it was last the oldest. Several mappings are told apart by
- * the record's time, which is the same for all of an aging.
+ * Kernels that inline folio_update_gen() into walk_update_folio() (in BTF of 7.2). These only mark a
+ * page at its first access: without PG_referenced and PG_workingset it was never found young since
+ * it was allocated, or not since it was among the oldest.
  */
 SEC("?fentry/walk_update_folio")
 int BPF_PROG(mglru_walk_update, struct lru_gen_mm_walk *walk, struct folio *folio)
@@ -225,20 +230,9 @@ int BPF_PROG(mglru_walk_update, struct lru_gen_mm_walk *walk, struct folio *foli
 		return 0;
 
 	unsigned long flags = folio_flags(folio);
-	__u64 pages = 1ull << folio_order(folio, flags);
+	bool is_new = !has_flag(flags, bpf_core_enum_value(enum pageflags, PG_referenced)) &&
+		      !has_flag(flags, bpf_core_enum_value(enum pageflags, PG_workingset));
 
-	if (!has_flag(flags, bpf_core_enum_value(enum pageflags, PG_referenced)) &&
-	    !has_flag(flags, bpf_core_enum_value(enum pageflags, PG_workingset))) {
-		a->new_pages += pages;
-		return 0;
-	}
-
-	__u64 head = folio_pfn(a, folio);
-
-	if (head && is_reported_at(head, a->now_ms)) {
-		a->repeated_pages += pages;
-		return 0;
-	}
-	report_young(a, folio, head, pages);
+	report_young(a, folio, flags, is_new);
 	return 0;
 }

@@ -1,22 +1,23 @@
 //! When which lruvec is aged: as often as its finds deserve, and within a budget of CPU time. Pure:
 //! no clock, no kernel.
 //!
-//! A page needs `freq_threshold` reported passes, none further apart than the window, before it is
-//! ready. And the first pass after a pause tells nothing, since nobody knows when the accessed bits
-//! that it finds were set. So a lruvec is never aged now and then: it is aged in *bursts*, one pass
-//! that only clears and then at least `freq_threshold` that are reported, and rests in between.
+//! A page is reported by every second pass at most (mglru.bpf.c), and needs `freq_threshold` reports,
+//! none further apart than the window, before it is ready. So two passes must fit into the window.
+//! And the first pass after a pause tells nothing, since nobody knows when the accessed bits that it
+//! finds were set. So a lruvec is never aged now and then: it is aged in *bursts*, one pass that only
+//! clears and then at least as many as the threshold takes, and rests in between.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use pghot_hotness::Rule;
 
-/// From one pass over a lruvec to the next, work time included: that of the kernel proposal.
+/// From one pass over a lruvec to the next, work time included, if the window allows it: that of the
+/// kernel proposal.
 const PERIOD: Duration = Duration::from_millis(2000);
 
-/// The shortest period, while passes make pages ready: a hot set that has just been found is seldom
-/// found completely at once. A shorter one would ask pages for more than one access a second.
-const PERIOD_MIN: Duration = Duration::from_millis(1000);
+/// The shortest period: the resolution of the records' times.
+const PERIOD_MIN: Duration = Duration::from_millis(256);
 
 /// A pass that finds fewer base pages (1 MiB) was useless: the measure of the kernel proposal's
 /// other page-table scanner.
@@ -50,8 +51,8 @@ pub struct Key {
 /// What a pass over a lruvec found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Found {
-    /// Base pages reported.
-    pub recorded_pages: u64,
+    /// Base pages that were accessed since the pass before, reported or not.
+    pub young_pages: u64,
     /// Folios that it made ready.
     pub ready_folios: u64,
 }
@@ -61,8 +62,9 @@ pub struct Found {
 pub struct Pass {
     /// Which lruvec.
     pub key: Key,
-    /// Whether what it finds counts. If not, it only clears accessed bits of unknown age.
-    pub is_reported: bool,
+    /// When the pass before began, if that was within the window. If not, what it finds does not
+    /// count: it only clears accessed bits of unknown age.
+    pub previous: Option<Duration>,
 }
 
 #[derive(Debug)]
@@ -150,40 +152,44 @@ impl Schedule {
         };
         first.map(|(&key, lruvec)| Pass {
             key,
-            is_reported: lruvec
+            previous: lruvec
                 .aged
-                .is_some_and(|aged| round.saturating_sub(aged) <= self.window),
+                .filter(|aged| round.saturating_sub(*aged) <= self.window),
         })
     }
 
     /// A pass was made: it began at `start`, cost `cpu`, and found something.
     pub fn done(&mut self, pass: Pass, start: Duration, cpu: Duration, found: Found) {
         self.credit_ns = self.credit_ns.saturating_sub(cpu.as_nanos() as i64);
-        let (period_max, freq_threshold) = (self.period_max(), self.freq_threshold);
+        let (slowest, freq_threshold) = (self.period(), self.freq_threshold);
+        let fastest = (slowest / 2).max(PERIOD_MIN);
         let Some(lruvec) = self.lruvecs.get_mut(&pass.key) else {
             return;
         };
         lruvec.aged = Some(start);
         lruvec.is_resting = false;
-        let slower = lruvec.period * 5 / 4;
-        if !pass.is_reported {
-            lruvec.owed = freq_threshold;
+        if pass.previous.is_none() {
+            lruvec.owed = 2 * freq_threshold - 1;
+            lruvec.period = slowest;
         } else {
             lruvec.owed = lruvec.owed.saturating_sub(1);
-            if found.recorded_pages < USEFUL_PAGES {
-                lruvec.useless += 1;
-                lruvec.period = slower.min(PERIOD);
-            } else {
+            let is_useful = found.young_pages >= USEFUL_PAGES;
+            if is_useful {
                 lruvec.useless = 0;
                 lruvec.rest = REST_MIN;
-                lruvec.period = match found.ready_folios {
-                    0 => slower.min(PERIOD),
-                    _ => (lruvec.period * 3 / 4).max(PERIOD_MIN),
-                };
+            } else {
+                lruvec.useless += 1;
             }
+            // A hot set that has just been found is seldom found completely at once.
+            lruvec.period = if is_useful && found.ready_folios > 0 {
+                lruvec.period * 3 / 4
+            } else {
+                lruvec.period * 5 / 4
+            };
+            lruvec.period = lruvec.period.min(slowest).max(fastest);
         }
-        lruvec.due = start + lruvec.period.min(period_max);
-        // One pass more than the burst needs: an access just before the last one.
+        lruvec.due = start + lruvec.period;
+        // Even a page that is accessed only once per window would have been young in one of these.
         if lruvec.useless > freq_threshold {
             lruvec.due = start + lruvec.rest;
             lruvec.rest = (lruvec.rest * 2).min(REST_MAX);
@@ -197,9 +203,9 @@ impl Schedule {
 
     /// A pass was refused; it is tried again a period later.
     pub fn refused(&mut self, key: Key, now: Duration) {
-        let period_max = self.period_max();
+        let period = self.period();
         if let Some(lruvec) = self.lruvecs.get_mut(&key) {
-            lruvec.due = now + lruvec.period.min(period_max);
+            lruvec.due = now + period;
         }
     }
 
@@ -209,7 +215,7 @@ impl Schedule {
     }
 
     /// Time has gone by: earns its share of budget. Returns how long there is nothing to do, at
-    /// most one [`PERIOD`], after which memcgs may have come and gone.
+    /// most a period, after which memcgs may have come and gone.
     pub fn wait(&mut self, now: Duration) -> Duration {
         let earned = now.saturating_sub(self.credited) / BUDGET_DIVISOR;
         self.credited = now;
@@ -226,7 +232,7 @@ impl Schedule {
             }
         });
         let next = earliest.min().unwrap_or(Duration::MAX);
-        next.saturating_sub(now).min(PERIOD.min(self.period_max()))
+        next.saturating_sub(now).min(self.period())
     }
 
     /// Number of lruvecs, and of those that rest.
@@ -240,9 +246,10 @@ impl Schedule {
         self.credit_ns <= 0
     }
 
-    /// The longest period at which two passes in a row count together.
-    fn period_max(&self) -> Duration {
-        self.window.saturating_sub(SLACK)
+    /// The period as long as nothing becomes ready: two of them are surely within the window.
+    fn period(&self) -> Duration {
+        let longest = self.window.saturating_sub(SLACK) / 2;
+        longest.clamp(PERIOD_MIN, PERIOD)
     }
 }
 
@@ -258,15 +265,15 @@ mod tests {
     };
     const CHEAP: Duration = Duration::from_millis(1);
     const NOTHING: Found = Found {
-        recorded_pages: 0,
+        young_pages: 0,
         ready_folios: 0,
     };
     const WARM: Found = Found {
-        recorded_pages: USEFUL_PAGES,
+        young_pages: USEFUL_PAGES,
         ready_folios: 0,
     };
     const READY: Found = Found {
-        recorded_pages: USEFUL_PAGES,
+        young_pages: USEFUL_PAGES,
         ready_folios: 1,
     };
 
@@ -310,28 +317,46 @@ mod tests {
             }
         }
 
+        fn reported(&self) -> impl Iterator<Item = bool> {
+            self.passes.iter().map(|(_, pass)| pass.previous.is_some())
+        }
+
         fn gaps_ms(&self) -> Vec<u128> {
             let gap = |pair: &[(Duration, Pass)]| (pair[1].0 - pair[0].0).as_millis();
             self.passes.windows(2).map(gap).collect()
         }
     }
 
+    /// Of the default window, 3000 ms.
+    const PERIOD_MS: u128 = 1244;
+
     #[test]
     fn the_first_pass_is_not_reported() {
         let mut run = Run::new(&[KEY]);
-        run.until(at(10_000), CHEAP, WARM);
-        let reported: Vec<bool> = run.passes.iter().map(|(_, p)| p.is_reported).collect();
+        run.until(at(6_000), CHEAP, WARM);
+        let reported: Vec<bool> = run.reported().collect();
         assert_eq!(reported, [false, true, true, true, true]);
-        assert!(run.gaps_ms().iter().all(|gap| *gap == 2000));
+        assert!(run.gaps_ms().iter().all(|gap| *gap == PERIOD_MS));
+        let (first, second) = (run.passes[0], run.passes[1]);
+        assert_eq!(second.1.previous, Some(first.0));
     }
 
     #[test]
     fn ready_pages_bring_the_next_pass_nearer_and_their_end_takes_it_back() {
         let mut run = Run::new(&[KEY]);
         run.until(at(10_000), CHEAP, READY);
-        assert_eq!(run.gaps_ms()[..4], [2000, 1500, 1125, 1000]);
+        assert_eq!(run.gaps_ms()[..4], [PERIOD_MS, 933, 699, PERIOD_MS / 2]);
         run.until(at(20_000), CHEAP, WARM);
-        assert_eq!(run.gaps_ms().last(), Some(&2000));
+        assert_eq!(run.gaps_ms().last(), Some(&PERIOD_MS));
+    }
+
+    #[test]
+    fn the_longest_period_is_the_proposals() {
+        let mut run = Run::new(&[KEY]);
+        run.schedule
+            .set_rule(&Rule::new(Format::Precision, 2, 16_000).unwrap());
+        run.until(at(10_000), CHEAP, WARM);
+        assert!(run.gaps_ms().iter().all(|gap| *gap == 2000));
     }
 
     #[test]
@@ -339,7 +364,7 @@ mod tests {
         let mut run = Run::new(&[KEY]);
         run.until(at(120_000), CHEAP, NOTHING);
         // A burst is one pass that clears and three that find nothing.
-        let reported: Vec<bool> = run.passes.iter().map(|(_, p)| p.is_reported).collect();
+        let reported: Vec<bool> = run.reported().collect();
         assert_eq!(reported[..8], [false, true, true, true].repeat(2));
         let rests: Vec<u128> = run.gaps_ms().into_iter().filter(|g| *g > 3000).collect();
         assert_eq!(rests, [8000, 16000, 32000, 32000]);
@@ -375,8 +400,8 @@ mod tests {
         let mut run = Run::new(&[KEY]);
         run.schedule.set_rule(&rule(2, 1000));
         run.until(at(5_000), CHEAP, WARM);
-        assert!(run.gaps_ms().iter().all(|gap| *gap == 488));
-        assert!(run.passes[1..].iter().all(|(_, pass)| pass.is_reported));
+        assert!(run.gaps_ms().iter().all(|gap| *gap == 256));
+        assert!(run.reported().skip(1).all(|is_reported| is_reported));
     }
 
     #[test]
@@ -388,9 +413,10 @@ mod tests {
         let allowed = end / BUDGET_DIVISOR + Duration::from_nanos(CREDIT_MAX_NS as u64);
         assert!(spent <= allowed + cost * 3, "{spent:?} of {allowed:?}");
         assert!(spent >= allowed / 2, "{spent:?} of {allowed:?}");
-        // Between two passes that only clear lie at least the two that the threshold asks for.
-        let burst = run.passes.split(|(_, pass)| !pass.is_reported);
-        assert!(burst.skip(1).all(|reported| reported.len() >= 2));
+        // After a pass that only clears, a page can be reported twice, by every second pass.
+        let reported: Vec<bool> = run.reported().collect();
+        let bursts = reported.split(|is_reported| !is_reported);
+        assert!(bursts.skip(1).all(|burst| burst.len() >= 3));
     }
 
     #[test]
@@ -411,10 +437,10 @@ mod tests {
         schedule.update(&present, at(0));
         assert!(schedule.next(at(0)).is_some());
         schedule.refused(KEY, at(0));
-        assert_eq!(schedule.next(at(1999)), None);
-        assert!(schedule.next(at(2000)).is_some());
+        assert_eq!(schedule.next(at(1243)), None);
+        assert!(schedule.next(at(1244)).is_some());
         assert_eq!(schedule.update(&BTreeMap::new(), at(2000)), 1);
         assert_eq!(schedule.next(at(9000)), None);
-        assert_eq!(schedule.wait(at(9000)), PERIOD);
+        assert_eq!(schedule.wait(at(9000)), at(1244));
     }
 }

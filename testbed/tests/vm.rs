@@ -6,6 +6,8 @@
 
 #[path = "vm/accuracy.rs"]
 mod accuracy;
+#[path = "vm/mglru.rs"]
+mod mglru;
 #[path = "vm/pool.rs"]
 mod pool;
 #[path = "vm/promotion.rs"]
@@ -117,6 +119,7 @@ fn tests() -> impl Iterator<Item = &'static Test> {
         promotion::TESTS,
         safety::TESTS,
         stress::TESTS,
+        mglru::TESTS,
     ]
     .into_iter()
     .flatten()

@@ -106,6 +106,34 @@ static __always_inline int report(__u64 pfn, __u32 nid, __u64 now_ms)
 	return hotness_report(word, shift, mark, now_ms, nid, &rule, 0);
 }
 
+/*
+ * Whether the page was reported at `since_ms` or later, to the resolution of its record: for a
+ * source that meets pages in rounds, and more than once.
+ */
+static __always_inline int is_reported_since(__u64 pfn, __u64 since_ms, __u64 now_ms)
+{
+	__s64 index = record_index(pfn);
+
+	if (index < 0)
+		return 0;
+
+	__u64 byte = shape.precision ? (__u64)index << 2 : (__u64)index;
+	__u32 chunk = byte / PGHOT_CHUNK_BYTES;
+	__u32 shift = shape.precision ? 0 : (byte & 3) * 8;
+	void *elem = bpf_map_lookup_elem(&records, &chunk);
+
+	if (!elem)
+		return 0;
+
+	struct hotness_layout l = shape.precision ? hotness_layout(1) : hotness_layout(0);
+	__u32 *word = elem + (byte & (PGHOT_CHUNK_BYTES - 4));
+	__u32 record = *(volatile __u32 *)word >> shift & l.mask;
+	__u32 now = now_ms >> l.unit_shift;
+	__u32 age = (now - (record >> l.time_shift)) & l.time_mask;
+
+	return record && age <= now - (__u32)(since_ms >> l.unit_shift);
+}
+
 /* A page became ready. Sampled, so that latency is measured without a cost per page. */
 struct pghot_ready_sample {
 	__u64 pfn;

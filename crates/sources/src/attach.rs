@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject};
 use memmap2::MmapMut;
 use pghot_hotness::Rule;
 use pghot_linux::bpf;
@@ -43,39 +43,72 @@ fn word(bytes: &[u8], i: usize) -> Option<u64> {
     ))
 }
 
+fn bpf_error(what: &'static str) -> impl FnOnce(libbpf_rs::Error) -> Error {
+    move |source| Error::Bpf { what, source }
+}
+
+fn open(image: &[u8]) -> Result<OpenObject, Error> {
+    ObjectBuilder::default()
+        .open_memory(image)
+        .map_err(bpf_error("open the source's BPF object"))
+}
+
+fn map_array(object: &mut Object, name: &str) -> Result<MmapMut, Error> {
+    let array = bpf::handle(object, name).map_err(bpf_error("reopen the source's maps"))?;
+    bpf::map_memory(&array).map_err(|source| {
+        let bytes = array.max_entries() as u64 * array.value_size() as u64;
+        Error::Map { bytes, source }
+    })
+}
+
 impl Reporter {
     /// Loads `image`, a BPF object that includes `records.bpf.h` and declares `stats`.
     pub fn load(image: &[u8], maps: &RecordMaps, rule: &Rule) -> Result<Reporter, Error> {
-        let bpf_error = |what| move |source| Error::Bpf { what, source };
-        let mut open = ObjectBuilder::default()
-            .open_memory(image)
-            .map_err(bpf_error("open the source's BPF object"))?;
-        let shared = bpf_error("share the record maps");
+        Reporter::load_opened(open(image)?, maps, rule)
+    }
+
+    /// The same for an object that has a program for each of several kernels, none of them loaded
+    /// unless asked for (`SEC("?...")`): loads this one.
+    pub fn load_program(
+        image: &[u8],
+        program: &str,
+        maps: &RecordMaps,
+        rule: &Rule,
+    ) -> Result<Reporter, Error> {
+        let mut open = open(image)?;
+        for mut candidate in open.progs_mut().filter(|p| p.name() == program) {
+            candidate.set_autoload(true);
+        }
+        Reporter::load_opened(open, maps, rule)
+    }
+
+    fn load_opened(
+        mut open: OpenObject,
+        maps: &RecordMaps,
+        rule: &Rule,
+    ) -> Result<Reporter, Error> {
+        let shared = "share the record maps";
         bpf::open_map(&mut open, "records")
             .reuse_fd(maps.records_fd())
-            .map_err(shared)?;
+            .map_err(bpf_error(shared))?;
         bpf::open_map(&mut open, "sections")
             .reuse_fd(maps.sections_fd())
-            .map_err(shared)?;
-        let constants = bpf_error("set the shape of the records");
+            .map_err(bpf_error(shared))?;
+        let constants = "set the shape of the records";
         let shape = shape_bytes(maps);
         bpf::open_map(&mut open, ".rodata")
             .set_initial_value(&shape)
-            .map_err(constants)?;
+            .map_err(bpf_error(constants))?;
         bpf::open_map(&mut open, ".bss")
             .set_initial_value(&rule.to_bytes())
-            .map_err(constants)?;
+            .map_err(bpf_error(constants))?;
         let mut object = open
             .load()
             .map_err(bpf_error("load the source's BPF program"))?;
         let mut handle =
             |name| bpf::handle(&mut object, name).map_err(bpf_error("reopen the source's maps"));
         let (rule, stats) = (handle(".bss")?, handle("stats")?);
-        let samples = handle("ready_samples")?;
-        let samples = bpf::map_memory(&samples).map_err(|source| {
-            let bytes = samples.max_entries() as u64 * samples.value_size() as u64;
-            Error::Map { bytes, source }
-        })?;
+        let samples = map_array(&mut object, "ready_samples")?;
         Ok(Reporter {
             object,
             rule,
@@ -83,6 +116,11 @@ impl Reporter {
             samples,
             drained: 0,
         })
+    }
+
+    /// Maps an mmapable array of the object's own.
+    pub fn map_array(&mut self, name: &str) -> Result<MmapMut, Error> {
+        map_array(&mut self.object, name)
     }
 
     /// Attaches one program to its hook; it runs until the link is dropped.

@@ -58,6 +58,14 @@ const fn cell(
 }
 
 const HINT_FAULT: (&str, &str) = ("hint_fault", "0x1");
+const MGLRU: (&str, &str) = ("mglru", "0x10");
+
+const SCATTERED: &[&str] = &[];
+const CONTIGUOUS: &[&str] = &["--layout", "contiguous"];
+const THP: &[&str] = &["--backing", "thp", "--size-mib", "256"];
+const SHARED: &[&str] = &["--backing", "shared"];
+/// Loads only: a store to a shared page gives the writer its own, in the top tier.
+const FORKS: &[&str] = &["--forks", "4", "--store-percent", "0"];
 
 /// Every cell. A shape that a source cannot see is missing here and explained in its README.
 const CELLS: &[Cell] = &[
@@ -65,20 +73,30 @@ const CELLS: &[Cell] = &[
         "accuracy_hint_fault_scattered",
         HINT_FAULT,
         "anon 4K scattered",
-        &[],
+        SCATTERED,
     ),
     cell(
         "accuracy_hint_fault_contiguous",
         HINT_FAULT,
         "anon 4K contiguous",
-        &["--layout", "contiguous"],
+        CONTIGUOUS,
+    ),
+    cell("accuracy_hint_fault_thp", HINT_FAULT, "THP", THP),
+    cell(
+        "accuracy_mglru_scattered",
+        MGLRU,
+        "anon 4K scattered",
+        SCATTERED,
     ),
     cell(
-        "accuracy_hint_fault_thp",
-        HINT_FAULT,
-        "THP",
-        &["--backing", "thp", "--size-mib", "256"],
+        "accuracy_mglru_contiguous",
+        MGLRU,
+        "anon 4K contiguous",
+        CONTIGUOUS,
     ),
+    cell("accuracy_mglru_thp", MGLRU, "THP", THP),
+    cell("accuracy_mglru_shared", MGLRU, "shared tmpfs", SHARED),
+    cell("accuracy_mglru_forks", MGLRU, "forked", FORKS),
 ];
 
 /// The cells as tests.

@@ -8,10 +8,13 @@ use anyhow::Result;
 use pghot_testbed::{Kernel, Machine, Spec, Vm, guest_binaries};
 
 /// Tools of the host that tests may run in the guest besides the binaries under test.
-const TOOLS: [&str; 6] = [
+const TOOLS: [&str; 9] = [
     "/bin/sh",
     "/bin/cat",
+    "/bin/mount",
     "/bin/rm",
+    "/bin/rmdir",
+    "/bin/umount",
     "/bin/sleep",
     "/usr/bin/setpriv",
     "/bin/dmesg",

@@ -1,0 +1,332 @@
+//! The source's thread: asks the kernel for agings as the schedule says, one by one, and counts.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use memmap2::MmapMut;
+use pghot_hotness::Rule;
+use pghot_linux::SysRoot;
+use pghot_linux::host::monotonic;
+use tracing::warn;
+
+use super::lru_gen::{self, Listed, Mode, Refusal};
+use super::schedule::{Found, Key, Pass, Schedule};
+use crate::worker::{Pace, thread_cpu};
+
+/// The shortest sleep between two rounds: each reads the list of all memcgs.
+const ROUND_MIN: Duration = Duration::from_millis(100);
+
+/// What the thread and its source share.
+pub struct Shared {
+    rule: Mutex<Rule>,
+    counters: [AtomicU64; COUNTERS.len()],
+}
+
+/// Names a counter in [`Shared`].
+#[derive(Debug, Clone, Copy)]
+enum Counter {
+    Rounds,
+    RoundsLruGenOff,
+    RoundsUnreadable,
+    Agings,
+    AgingsNotReported,
+    AgingUsMax,
+    Lruvecs,
+    LruvecsResting,
+    LruvecsGone,
+    RefusedMemcgGone,
+    RefusedOvertaken,
+    RefusedOther,
+    RoundsOverBudget,
+    NewPages,
+    RecentPages,
+}
+
+/// The names in `status`, in the order of [`Counter`].
+const COUNTERS: [&str; 15] = [
+    "rounds",
+    "rounds_lru_gen_off",
+    "rounds_lru_gen_unreadable",
+    "agings",
+    "agings_not_reported",
+    "aging_us_max",
+    "lruvecs",
+    "lruvecs_resting",
+    "lruvecs_gone",
+    "refused_memcg_gone",
+    "refused_overtaken",
+    "refused_other",
+    "rounds_over_budget",
+    "new_pages",
+    "recent_pages",
+];
+
+impl Shared {
+    /// Nothing counted yet.
+    pub fn new(rule: &Rule) -> Arc<Shared> {
+        Arc::new(Shared {
+            rule: Mutex::new(*rule),
+            counters: Default::default(),
+        })
+    }
+
+    /// The thread takes it over in its next round.
+    pub fn set_rule(&self, rule: &Rule) {
+        *self.rule.lock().unwrap_or_else(PoisonError::into_inner) = *rule;
+    }
+
+    fn rule(&self) -> Rule {
+        *self.rule.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All counters by name.
+    pub fn details(&self) -> BTreeMap<String, u64> {
+        let counters = COUNTERS.iter().zip(&self.counters);
+        counters
+            .map(|(name, count)| (name.to_string(), count.load(Ordering::Relaxed)))
+            .collect()
+    }
+
+    fn add(&self, counter: Counter, n: u64) {
+        self.counters[counter as usize].fetch_add(n, Ordering::Relaxed);
+    }
+
+    fn set(&self, counter: Counter, n: u64) {
+        self.counters[counter as usize].store(n, Ordering::Relaxed);
+    }
+
+    fn max(&self, counter: Counter, n: u64) {
+        self.counters[counter as usize].fetch_max(n, Ordering::Relaxed);
+    }
+}
+
+/// `struct aging` of mglru.bpf.c: tells the program whose aging is to be reported, and what it
+/// found.
+pub struct Aging(MmapMut);
+
+/// Its fields, as indices of 64-bit words.
+mod field {
+    pub const THREAD: usize = 0;
+    pub const NID: usize = 1;
+    pub const NOW_MS: usize = 2;
+    pub const PREVIOUS_MS: usize = 3;
+    pub const RECORDED_PAGES: usize = 4;
+    pub const READY_FOLIOS: usize = 5;
+    pub const NEW_PAGES: usize = 6;
+    pub const RECENT_PAGES: usize = 7;
+    pub const WORDS: usize = 8;
+}
+
+impl Aging {
+    /// `memory` maps the array `agings`.
+    pub fn new(memory: MmapMut) -> Aging {
+        Aging(memory)
+    }
+
+    fn words(&self) -> &[AtomicU64] {
+        // SAFETY: the mapping is page-aligned and holds the struct, whose first fields these are;
+        // both sides access them by aligned 64-bit accesses.
+        unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), field::WORDS) }
+    }
+
+    fn set(&self, field: usize, value: u64) {
+        self.words()[field].store(value, Ordering::Relaxed);
+    }
+
+    fn take(&self, field: usize) -> u64 {
+        self.words()[field].swap(0, Ordering::Relaxed)
+    }
+
+    /// The agings of the calling thread are reported from now on. Its id is that in the initial PID
+    /// namespace, where the daemon must live anyway to move other processes' pages.
+    fn begin(&self, nid: u32, now: Duration, previous: Duration) {
+        self.set(field::NID, nid.into());
+        self.set(field::NOW_MS, now.as_millis() as u64);
+        self.set(field::PREVIOUS_MS, previous.as_millis() as u64);
+        // SAFETY: gettid takes nothing and always succeeds.
+        self.set(field::THREAD, unsafe { libc::gettid() } as u64);
+    }
+
+    /// No more are reported. Returns what was found, and how many young pages were new and recent.
+    fn end(&self) -> (Found, u64, u64) {
+        self.set(field::THREAD, 0);
+        let new_pages = self.take(field::NEW_PAGES);
+        let recent_pages = self.take(field::RECENT_PAGES);
+        let found = Found {
+            young_pages: self.take(field::RECORDED_PAGES) + new_pages + recent_pages,
+            ready_folios: self.take(field::READY_FOLIOS),
+        };
+        (found, new_pages, recent_pages)
+    }
+}
+
+/// Everything the thread works with.
+pub struct Ager {
+    root: SysRoot,
+    /// Lower-tier nodes, each with the node that its accesses are reported for.
+    nodes: BTreeMap<u32, u32>,
+    aging: Aging,
+    schedule: Schedule,
+    shared: Arc<Shared>,
+    was_off: bool,
+}
+
+impl Ager {
+    /// Ages nothing yet.
+    pub fn new(
+        root: &SysRoot,
+        nodes: BTreeMap<u32, u32>,
+        aging: Aging,
+        shared: &Arc<Shared>,
+    ) -> Ager {
+        Ager {
+            root: root.clone(),
+            nodes,
+            aging,
+            schedule: Schedule::new(&shared.rule(), monotonic()),
+            shared: Arc::clone(shared),
+            was_off: false,
+        }
+    }
+
+    /// Ages until the source is dropped.
+    pub fn run(mut self, pace: &Pace) {
+        loop {
+            self.round(pace);
+            let wait = self.schedule.wait(monotonic());
+            if !pace.sleep(wait.max(ROUND_MIN)) {
+                return;
+            }
+        }
+    }
+
+    /// Makes every pass that is due.
+    fn round(&mut self, pace: &Pace) {
+        self.shared.add(Counter::Rounds, 1);
+        self.schedule.set_rule(&self.shared.rule());
+        let cpu = thread_cpu();
+        let Some(listed) = self.list() else { return };
+        let pages = listed.iter().map(|(key, l)| (*key, l.pages)).collect();
+        let round = monotonic();
+        let gone = self.schedule.update(&pages, round);
+        self.shared.add(Counter::LruvecsGone, gone);
+        self.schedule.spend(thread_cpu().saturating_sub(cpu));
+        while let Some(pass) = self.schedule.next(round)
+            && !pace.is_ending()
+        {
+            let max_seq = listed.get(&pass.key).map_or(0, |l| l.max_seq);
+            self.pass(pass, max_seq);
+        }
+        let (lruvecs, resting) = self.schedule.counts();
+        self.shared.set(Counter::Lruvecs, lruvecs);
+        self.shared.set(Counter::LruvecsResting, resting);
+        let over_budget = self.schedule.is_broke();
+        self.shared
+            .add(Counter::RoundsOverBudget, over_budget.into());
+    }
+
+    /// The lower tier's lruvecs; none while MGLRU was switched off after the start.
+    fn list(&mut self) -> Option<BTreeMap<Key, Listed>> {
+        let enabled = std::fs::read_to_string(lru_gen::enabled_path(&self.root));
+        let is_off = enabled.is_ok_and(|text| lru_gen::mode(&text) != Mode::Walks);
+        if is_off {
+            self.shared.add(Counter::RoundsLruGenOff, 1);
+        }
+        let text = match std::fs::read_to_string(lru_gen::path(&self.root)) {
+            Ok(text) if !is_off => Some(text),
+            Ok(_) => None,
+            Err(_) => {
+                self.shared.add(Counter::RoundsUnreadable, 1);
+                None
+            }
+        };
+        if text.is_none() && !self.was_off {
+            warn!(
+                "source mglru sees nothing any more: MGLRU or debugfs was switched off; {} and {} \
+                 tell",
+                lru_gen::enabled_path(&self.root).display(),
+                lru_gen::path(&self.root).display()
+            );
+        }
+        self.was_off = text.is_none();
+        text.map(|text| lru_gen::parse(&text, |nid| self.nodes.contains_key(&nid)))
+    }
+
+    fn pass(&mut self, pass: Pass, max_seq: u64) {
+        let (start, cpu) = (monotonic(), thread_cpu());
+        if let Some(previous) = pass.previous
+            && let Some(target) = self.nodes.get(&pass.key.nid)
+        {
+            self.aging.begin(*target, start, previous);
+        }
+        let result = lru_gen::age(&lru_gen::path(&self.root), pass.key, max_seq);
+        let (found, new_pages, recent_pages) = self.aging.end();
+        let cpu = thread_cpu().saturating_sub(cpu);
+        let took = monotonic().saturating_sub(start);
+
+        let shared = &self.shared;
+        shared.add(Counter::NewPages, new_pages);
+        shared.add(Counter::RecentPages, recent_pages);
+        let refused = match result {
+            Ok(()) => {
+                shared.add(Counter::Agings, 1);
+                shared.add(Counter::AgingsNotReported, pass.previous.is_none().into());
+                shared.max(Counter::AgingUsMax, took.as_micros() as u64);
+                self.schedule.done(pass, start, cpu, found);
+                return;
+            }
+            Err(Refusal::Gone) => Counter::RefusedMemcgGone,
+            Err(Refusal::Overtaken) => Counter::RefusedOvertaken,
+            Err(Refusal::Other) => Counter::RefusedOther,
+        };
+        shared.add(refused, 1);
+        self.schedule.spend(cpu);
+        self.schedule.refused(pass.key, start);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pghot_hotness::Format;
+
+    use super::*;
+
+    #[test]
+    fn every_counter_has_its_name() {
+        let shared = Shared::new(&Rule::new(Format::Default, 2, 3000).unwrap());
+        shared.add(Counter::Rounds, 1);
+        shared.max(Counter::AgingUsMax, 7);
+        shared.max(Counter::AgingUsMax, 5);
+        shared.set(Counter::RefusedOther, 2);
+        shared.add(Counter::RecentPages, 3);
+        let details = shared.details();
+        let of = |name| details[name];
+        assert_eq!(details.len(), COUNTERS.len());
+        assert_eq!(
+            [
+                of("rounds"),
+                of("aging_us_max"),
+                of("refused_other"),
+                of("recent_pages")
+            ],
+            [1, 7, 2, 3]
+        );
+    }
+
+    #[test]
+    fn an_aging_is_ours_from_begin_to_end() {
+        let aging = Aging::new(MmapMut::map_anon(4096).unwrap());
+        aging.begin(1, Duration::from_secs(3), Duration::from_secs(1));
+        assert_ne!(aging.words()[field::THREAD].load(Ordering::Relaxed), 0);
+        aging.set(field::RECORDED_PAGES, 512);
+        aging.set(field::RECENT_PAGES, 2);
+        aging.set(field::READY_FOLIOS, 1);
+        let (found, new_pages, recent_pages) = aging.end();
+        assert_eq!((found.young_pages, found.ready_folios), (514, 1));
+        assert_eq!((new_pages, recent_pages), (0, 2));
+        assert_eq!(aging.words()[field::THREAD].load(Ordering::Relaxed), 0);
+        assert_eq!(aging.end(), (Found::default(), 0, 0));
+    }
+}

@@ -1,0 +1,233 @@
+//! The kernel's MGLRU files: what `lru_gen` lists, how an aging is asked for, what is switched on.
+
+use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use pghot_linux::SysRoot;
+
+use super::schedule::Key;
+
+/// Bit of `enabled`: the kernel walks page tables to age.
+const MM_WALK: u64 = 0x2;
+/// Bit of `enabled`: MGLRU itself.
+const CORE: u64 = 0x1;
+
+/// A memcg's pages on one node, as `lru_gen` lists them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Listed {
+    /// The youngest generation.
+    pub max_seq: u64,
+    /// Base pages in all generations.
+    pub pages: u64,
+}
+
+/// What is switched on, by `/sys/kernel/mm/lru_gen/enabled`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// MGLRU is off, or not in this kernel.
+    Off,
+    /// MGLRU is on, but does not walk page tables.
+    WithoutWalks,
+    /// All that is needed.
+    Walks,
+}
+
+/// Where the list is and agings are asked for.
+pub fn path(root: &SysRoot) -> PathBuf {
+    root.sys.join("kernel/debug/lru_gen")
+}
+
+/// The file that tells the mode.
+pub fn enabled_path(root: &SysRoot) -> PathBuf {
+    root.sys.join("kernel/mm/lru_gen/enabled")
+}
+
+/// Parses the mask, such as `0x0007`.
+pub fn mode(text: &str) -> Mode {
+    let digits = text.trim().trim_start_matches("0x");
+    match u64::from_str_radix(digits, 16) {
+        Ok(mask) if mask & CORE == 0 => Mode::Off,
+        Ok(mask) if mask & MM_WALK == 0 => Mode::WithoutWalks,
+        Ok(_) => Mode::Walks,
+        Err(_) => Mode::Off,
+    }
+}
+
+/// Parses the list: lruvecs of the wanted nodes that have pages. What is not understood is left
+/// out.
+///
+/// ```text
+/// memcg     1 /
+///  node     2
+///           0     167880      16384        120
+/// ```
+///
+/// The numbers of a generation are its sequence number, its age in ms, and its anonymous and file
+/// pages.
+pub fn parse(list: &str, wanted: impl Fn(u32) -> bool) -> BTreeMap<Key, Listed> {
+    let mut lruvecs = BTreeMap::new();
+    let (mut memcg_id, mut nid) = (None, None);
+    // Without the memory controller there is one memcg, 0; with it, 0 stands for those that were
+    // removed and still hold pages, which cannot be aged.
+    let mut has_ids = false;
+    for line in list.lines() {
+        let mut words = line.split_whitespace();
+        let first = words.next().unwrap_or_default();
+        match first {
+            "memcg" => {
+                memcg_id = words.next().and_then(|id| id.parse::<u64>().ok());
+                has_ids |= memcg_id.is_some_and(|id| id != 0);
+                nid = None;
+            }
+            "node" => {
+                let number = words.next().and_then(|nid| nid.parse::<u32>().ok());
+                nid = number.filter(|nid| wanted(*nid));
+            }
+            seq => {
+                let (Some(memcg_id), Some(nid), Ok(seq)) = (memcg_id, nid, seq.parse()) else {
+                    continue;
+                };
+                let pages = words.skip(1).filter_map(|pages| pages.parse::<u64>().ok());
+                let listed: &mut Listed = lruvecs.entry(Key { memcg_id, nid }).or_default();
+                listed.max_seq = listed.max_seq.max(seq);
+                listed.pages += pages.sum::<u64>();
+            }
+        }
+    }
+    lruvecs.retain(|key, listed| listed.pages > 0 && (key.memcg_id != 0 || !has_ids));
+    lruvecs
+}
+
+/// The command that ages a lruvec's youngest generation: with swappiness 200 anonymous pages are
+/// looked at even without swap, and 1 looks into all page tables, not only promising ones.
+pub fn command(key: Key, max_seq: u64) -> String {
+    format!("+ {} {} {max_seq} 200 1\n", key.memcg_id, key.nid)
+}
+
+/// Why the kernel refused to age.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// The memcg is gone, or its node.
+    Gone,
+    /// Reclaim is aging the same, or has just done so.
+    Overtaken,
+    /// The file cannot be written.
+    Other,
+}
+
+/// Asks for one aging; returns when it is done.
+pub fn age(path: &Path, key: Key, max_seq: u64) -> Result<(), Refusal> {
+    let write = || {
+        let mut file = OpenOptions::new().write(true).open(path)?;
+        file.write_all(command(key, max_seq).as_bytes())
+    };
+    write().map_err(|error| refusal(&error))
+}
+
+fn refusal(error: &io::Error) -> Refusal {
+    match error.raw_os_error() {
+        Some(libc::EINVAL) => Refusal::Gone,
+        Some(libc::EEXIST | libc::ERANGE) => Refusal::Overtaken,
+        _ => Refusal::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIST: &str = "\
+memcg     1 /
+ node     0
+          0     167880        731      10120\x20
+          1     167880          0        220\x20
+ node     2
+          3     167880      16384          0\x20
+          4       2000       1000          7\x20
+memcg 18446744073709551615 /a b/node     7
+ node     2
+          1     167880          0          0\x20
+memcg    40 /g
+ node     0
+          8          1          1          1\x20
+ node     2
+          9         20         20          1\x20
+";
+
+    #[test]
+    fn lruvecs_of_wanted_nodes_with_pages_are_listed() {
+        let listed = parse(LIST, |nid| nid == 2);
+        let key = |memcg_id| Key { memcg_id, nid: 2 };
+        let expected = [
+            (
+                key(1),
+                Listed {
+                    max_seq: 4,
+                    pages: 17391,
+                },
+            ),
+            (
+                key(40),
+                Listed {
+                    max_seq: 9,
+                    pages: 21,
+                },
+            ),
+        ];
+        assert_eq!(listed, BTreeMap::from(expected));
+    }
+
+    #[test]
+    fn removed_memcgs_are_left_out_and_the_only_one_is_not() {
+        let only = "memcg     0 \n node 2\n 1 1 300 0\n";
+        assert_eq!(parse(only, |_| true).len(), 1);
+        let removed = format!("memcg 1 /\n{only}");
+        assert!(parse(&removed, |_| true).is_empty());
+    }
+
+    #[test]
+    fn a_list_that_is_none_lists_nothing() {
+        for text in [
+            "",
+            "memcg",
+            "memcg x y\n node 2\n 1 2 3 4",
+            "node 2\n1 2 3 4",
+            "\0\n-",
+        ] {
+            assert!(parse(text, |_| true).is_empty(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_command_names_the_lruvec_and_its_youngest_generation() {
+        let key = Key {
+            memcg_id: 40,
+            nid: 2,
+        };
+        assert_eq!(command(key, 9), "+ 40 2 9 200 1\n");
+    }
+
+    #[test]
+    fn the_mode_is_a_mask() {
+        let modes = ["0x0007\n", "0x0003", "0x0005", "0x0000", "0x0002", "yes"].map(mode);
+        let expected = [
+            Mode::Walks,
+            Mode::Walks,
+            Mode::WithoutWalks,
+            Mode::Off,
+            Mode::Off,
+            Mode::Off,
+        ];
+        assert_eq!(modes, expected);
+    }
+
+    #[test]
+    fn refusals_are_told_apart() {
+        let of = |errno| refusal(&io::Error::from_raw_os_error(errno));
+        assert_eq!(of(libc::EINVAL), Refusal::Gone);
+        assert_eq!(of(libc::EEXIST), Refusal::Overtaken);
+        assert_eq!(of(libc::ENOENT), Refusal::Other);
+    }
+}

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// MGLRU aging: the kernel walks page tables, clears accessed bits and calls one function for each
+// page that was young. These programs see those calls, and report the pages of the agings that the
+// source's own thread asked for.
+
+#include <stdbool.h>
+#include "records.bpf.h"
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
+
+char LICENSE[] SEC("license") = "GPL";
+
+/* Only the kernel fields that are used; CO-RE finds them in the running kernel. */
+typedef struct { unsigned long f; } __attribute__((preserve_access_index)) memdesc_flags_t;
+
+struct page {
+	unsigned long compound_head;
+} __attribute__((preserve_access_index));
+
+struct folio {
+	unsigned long _flags_1;
+} __attribute__((preserve_access_index));
+
+/* folio->flags is a bare long up to 6.17 and a struct since. */
+struct folio___long {
+	unsigned long flags;
+} __attribute__((preserve_access_index));
+
+struct folio___memdesc {
+	memdesc_flags_t flags;
+} __attribute__((preserve_access_index));
+
+struct lru_gen_mm_walk;
+
+enum pageflags {
+	PG_referenced = 1,
+	PG_head = 2,
+	PG_workingset = 3,
+};
+
+/*
+ * The base of struct page, from /proc/kallsyms. Kernels without address randomisation lack the
+ * variables and have constants. _stext is in every kernel: where it has no address,
+ * /proc/kallsyms hides them all (it takes CAP_SYSLOG).
+ */
+extern const void vmemmap_base __ksym __weak;
+extern const void pgdir_shift __ksym __weak;
+extern const void _stext __ksym __weak;
+
+#define L4_VMEMMAP	0xffffea0000000000ull
+#define L5_VMEMMAP	0xffd4000000000000ull
+
+struct source_stats {
+	__u64 recorded;
+	__u64 recorded_pages;
+	__u64 became_ready;
+	__u64 lost;
+	__u64 not_tracked;
+	__u64 unreadable;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct source_stats);
+} stats SEC(".maps");
+
+/* The aging under way: what the thread says about it, and what it finds. See aging.rs. */
+struct aging {
+	__u64 thread;		/* id of the thread whose agings are reported; 0: nobody's */
+	__u64 nid;		/* the accessing node, as far as it is known */
+	__u64 now_ms;		/* when it began: the time of all its reports */
+	__u64 previous_ms;	/* when the one before began */
+	__u64 recorded_pages;	/* found so far, in base pages */
+	__u64 ready_folios;
+	__u64 new_pages;	/* young for the first time since they were allocated */
+	__u64 recent_pages;	/* reported by the aging before, or by this one already */
+	__u64 vmemmap;		/* 0 until it was looked up */
+	__u64 folio;		/* see folio_pfn() */
+};
+
+/*
+ * A mapped array (since 5.5), so that the thread starts and reads an aging without a system call.
+ * Nothing here is atomic: the program runs on the thread's behalf, in its system call.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct aging);
+} agings SEC(".maps");
+
+/* Null unless the caller is the source's thread in an aging that is to be reported. */
+static __always_inline struct aging *our_aging(void)
+{
+	__u32 zero = 0;
+	struct aging *a = bpf_map_lookup_elem(&agings, &zero);
+
+	if (!a || a->thread != (__u32)bpf_get_current_pid_tgid())
+		return NULL;
+	return a;
+}
+
+static __always_inline unsigned long folio_flags(struct folio *folio)
+{
+	if (bpf_core_field_exists(struct folio___memdesc, flags.f))
+		return ((struct folio___memdesc *)folio)->flags.f;
+	return ((struct folio___long *)folio)->flags;
+}
+
+static __always_inline bool has_flag(unsigned long flags, __u32 bit)
+{
+	return flags >> bit & 1;
+}
+
+static __always_inline __u32 folio_order(struct folio *folio, unsigned long flags)
+{
+	if (!has_flag(flags, bpf_core_enum_value(enum pageflags, PG_head)))
+		return 0;
+	/* The low byte of the second page's flags (folio_large_order). */
+	return folio->_flags_1 & 0x3f;
+}
+
+static __always_inline __u64 find_vmemmap(void)
+{
+	__u64 base = 0;
+	__u32 shift = 39;
+
+	if (!&_stext)
+		return 0;
+	if (&pgdir_shift)
+		bpf_probe_read_kernel(&shift, sizeof(shift), &pgdir_shift);
+	if (&vmemmap_base)
+		bpf_probe_read_kernel(&base, sizeof(base), &vmemmap_base);
+	else
+		base = shift == 48 ? L5_VMEMMAP : L4_VMEMMAP;
+	return base;
+}
+
+/* The PFN of a folio's head page; 0 if it cannot be told. */
+static __always_inline __u64 folio_pfn(struct aging *a, struct folio *folio)
+{
+	if (!a->vmemmap)
+		a->vmemmap = find_vmemmap();
+	if (!a->vmemmap)
+		return 0;
+	/*
+	 * The verifier allows no arithmetic on a kernel pointer that it trusts. What comes out of a
+	 * map is a number to it.
+	 */
+	*(volatile __u64 *)&a->folio = (__u64)folio;
+	return (*(volatile __u64 *)&a->folio - a->vmemmap) / bpf_core_type_size(struct page);
+}
+
+/*
+ * A page is reported by every second aging at most. Young twice in a row proves no more than one
+ * burst of accesses, before and after the first aging: a huge page that is read from end to end
+ * takes its time. A mapping more, or an entry more of the same large folio, is no access more.
+ */
+static __always_inline void report_young(struct aging *a, struct folio *folio,
+					 unsigned long flags, bool is_new)
+{
+	__u32 zero = 0;
+	struct source_stats *s = bpf_map_lookup_elem(&stats, &zero);
+	__u64 pages = 1ull << folio_order(folio, flags);
+	__u64 head = folio_pfn(a, folio);
+
+	if (!s)
+		return;
+	if (!head) {
+		s->unreadable++;
+		return;
+	}
+	if (is_reported_since(head, a->previous_ms, a->now_ms)) {
+		a->recent_pages += pages;
+		return;
+	}
+	if (is_new) {
+		a->new_pages += pages;
+		return;
+	}
+	switch (report(head, a->nid, a->now_ms)) {
+	case HOTNESS_BECAME_READY:
+		s->became_ready++;
+		a->ready_folios++;
+		sample_ready(head, bpf_ktime_get_ns());
+		/* fall through */
+	case HOTNESS_RECORDED:
+		s->recorded++;
+		s->recorded_pages += pages;
+		a->recorded_pages += pages;
+		break;
+	case HOTNESS_LOST:
+		s->lost++;
+		break;
+	default:
+		s->not_tracked++;
+	}
+}
+
+/*
+ * Kernels that call folio_update_gen() (in BTF of 6.12). At its exit, because its result is the
+ * page's generation before: nobody else tells where the page flags keep it. A page that was in the
+ * youngest generation already was faulted in after the last aging, and its accessed bit is that of
+ * its birth. A negative one is on no list: just allocated, or taken off to be moved or freed.
+ */
+SEC("?fexit/folio_update_gen")
+int BPF_PROG(mglru_update_gen, struct folio *folio, int gen, int old_gen)
+{
+	struct aging *a = our_aging();
+
+	if (a)
+		report_young(a, folio, folio_flags(folio), old_gen == gen || old_gen < 0);
+	return 0;
+}
+
+/*
+ * Kernels that inline folio_update_gen() into walk_update_folio() (in BTF of 7.2). These only mark a
+ * page at its first access: without PG_referenced and PG_workingset it was never found young since
+ * it was allocated, or not since it was among the oldest.
+ */
+SEC("?fentry/walk_update_folio")
+int BPF_PROG(mglru_walk_update, struct lru_gen_mm_walk *walk, struct folio *folio)
+{
+	struct aging *a = our_aging();
+
+	if (!a || !folio)
+		return 0;
+
+	unsigned long flags = folio_flags(folio);
+	bool is_new = !has_flag(flags, bpf_core_enum_value(enum pageflags, PG_referenced)) &&
+		      !has_flag(flags, bpf_core_enum_value(enum pageflags, PG_workingset));
+
+	report_young(a, folio, flags, is_new);
+	return 0;
+}

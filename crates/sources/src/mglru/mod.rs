@@ -1,0 +1,197 @@
+//! Source `mglru`: makes the kernel's multi-generational LRU age the lower tier, and sees which
+//! pages it finds young.
+//!
+//! See README.md in this folder for how it works, what it costs and when it is blind.
+
+use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io;
+use std::sync::Arc;
+
+use libbpf_rs::btf::Btf;
+use libbpf_rs::btf::types::{Func, FuncProto};
+use pghot_hotness::Rule;
+use pghot_linux::SysRoot;
+
+use crate::attach::Reporter;
+use crate::worker::Worker;
+use crate::{
+    Availability, Descriptor, Error, Kind, ReadySample, Source, SourceCost, SourceStats, Start,
+};
+use ager::{Ager, Aging, Shared};
+use lru_gen::Mode;
+
+mod ager;
+mod lru_gen;
+mod schedule;
+
+/// The entry of [`crate::SOURCES`].
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: "mglru",
+    bit: 0x10,
+    doc: "Accessed bits by MGLRU: the kernel ages the lower tier on demand, control group by \
+          control group, and each page that it finds accessed since the last time is seen.",
+    kind: Kind::PageTables,
+    check,
+    start,
+};
+
+static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/mglru.bpf.o"));
+
+/// A kernel function that is called for each page found young.
+struct Hook {
+    function: &'static str,
+    /// The position of its parameter `folio`, without which it is another function.
+    folio_at: usize,
+    program: &'static str,
+}
+
+/// In order of preference: the first tells a page's generation, hence what is new and what was met
+/// before, without help of the page's flags.
+const HOOKS: &[Hook] = &[
+    Hook {
+        function: "folio_update_gen",
+        folio_at: 0,
+        program: "mglru_update_gen",
+    },
+    Hook {
+        function: "walk_update_folio",
+        folio_at: 1,
+        program: "mglru_walk_update",
+    },
+];
+
+struct Mglru {
+    /// Dropped first: it writes what the programs read.
+    worker: Worker,
+    shared: Arc<Shared>,
+    _link: libbpf_rs::Link,
+    reporter: Reporter,
+}
+
+fn check(root: &SysRoot) -> Availability {
+    match prerequisites(root).and_then(|()| hook(root)) {
+        Ok(_) => Availability::Available,
+        Err(why) => Availability::Unavailable(why),
+    }
+}
+
+/// MGLRU decides how the whole machine reclaims memory, so pghot does not switch it on: that is the
+/// operator's choice.
+fn prerequisites(root: &SysRoot) -> Result<(), String> {
+    let enabled = lru_gen::enabled_path(root);
+    let text = std::fs::read_to_string(&enabled).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => "this kernel was built without CONFIG_LRU_GEN".to_owned(),
+        _ => format!("cannot read {}: {error}", enabled.display()),
+    })?;
+    match lru_gen::mode(&text) {
+        Mode::Walks => {}
+        Mode::Off => {
+            return Err(format!(
+                "MGLRU is switched off; to use it for reclaim and for this source, write y to {}",
+                enabled.display()
+            ));
+        }
+        Mode::WithoutWalks => {
+            return Err(format!(
+                "MGLRU does not walk page tables: bit 0x2 of {} is not set, or this CPU has no \
+                 accessed bit; write y to it",
+                enabled.display()
+            ));
+        }
+    }
+    let path = lru_gen::path(root);
+    match OpenOptions::new().read(true).write(true).open(&path) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(if root.sys.join("kernel/debug/sched").exists() {
+                format!("this kernel has no {}", path.display())
+            } else {
+                "debugfs is not mounted; mount it with `mount -t debugfs debugfs \
+                 /sys/kernel/debug`"
+                    .to_owned()
+            })
+        }
+        Err(error) => Err(format!(
+            "cannot open {} for writing: {error}; kernel lockdown forbids it, or pghot does not \
+             run as root",
+            path.display()
+        )),
+    }
+}
+
+/// What this kernel's BTF offers.
+fn hook(root: &SysRoot) -> Result<&'static Hook, String> {
+    let path = root.sys.join("kernel/btf/vmlinux");
+    let btf = Btf::from_path(&path)
+        .map_err(|error| format!("cannot read BTF from {}: {error}", path.display()))?;
+    let found = HOOKS.iter().find(|hook| is_in(&btf, hook));
+    found.ok_or_else(|| {
+        let [first, second] = [HOOKS[0].function, HOOKS[1].function];
+        format!(
+            "this kernel inlines both {first}() and {second}(), or has them in another form: \
+             neither is in its BTF as expected"
+        )
+    })
+}
+
+fn is_in(btf: &Btf<'_>, hook: &Hook) -> bool {
+    let function = btf.type_by_name::<Func<'_>>(hook.function);
+    let prototype = function.and_then(|function| function.next_type());
+    let prototype = prototype.and_then(|prototype| FuncProto::try_from(prototype).ok());
+    prototype.is_some_and(|prototype| {
+        let folio = prototype.iter().nth(hook.folio_at);
+        folio.is_some_and(|parameter| parameter.name.is_some_and(|name| name == "folio"))
+    })
+}
+
+fn start(start: &mut Start<'_>) -> Result<Box<dyn Source>, Error> {
+    let root = start.knobs.root().clone();
+    let hook = hook(&root).map_err(Error::Setup)?;
+    let mut reporter = Reporter::load_program(OBJECT, hook.program, start.maps, &start.rule)?;
+    let link = reporter.attach(hook.program)?;
+    let lower = start.topology.lower_tier_nodes();
+    // Who accessed a page is not known here; the nearest top-tier node is the likeliest.
+    let nodes: BTreeMap<u32, u32> = lower
+        .filter_map(|node| Some((node.nid, start.topology.nearest_top_tier_node(node.nid)?)))
+        .collect();
+    let shared = Shared::new(&start.rule);
+    let aging = Aging::new(reporter.map_array("agings")?);
+    let ager = Ager::new(&root, nodes, aging, &shared);
+    Ok(Box::new(Mglru {
+        worker: Worker::spawn(DESCRIPTOR.name, move |pace| ager.run(pace))?,
+        shared,
+        _link: link,
+        reporter,
+    }))
+}
+
+impl Source for Mglru {
+    fn descriptor(&self) -> &'static Descriptor {
+        &DESCRIPTOR
+    }
+
+    fn set_rule(&mut self, rule: &Rule) -> Result<(), Error> {
+        self.shared.set_rule(rule);
+        self.reporter.set_rule(rule)
+    }
+
+    fn stats(&self) -> Result<SourceStats, Error> {
+        self.reporter.stats()
+    }
+
+    fn drain_ready(&mut self, sink: &mut dyn FnMut(ReadySample)) {
+        self.reporter.drain_ready(sink);
+    }
+
+    fn cost(&self) -> SourceCost {
+        SourceCost {
+            thread_cpu_ns: self.worker.cpu_ns(),
+            ..self.reporter.cost()
+        }
+    }
+
+    fn details(&self) -> BTreeMap<String, u64> {
+        self.shared.details()
+    }
+}

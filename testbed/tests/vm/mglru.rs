@@ -1,0 +1,215 @@
+//! The source `mglru` follows memcgs, processes and the kernel's switches as they come and go, and
+//! says so when it cannot run. What it finds is in the table of accuracy.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use pghot_testbed::Vm;
+use serde_json::Value;
+
+use crate::rig::{Daemon, finish, hotset, number, start_hotset};
+use crate::{Ctx, Test};
+
+pub const TESTS: &[Test] = &[
+    Test::new(
+        "mglru_follows_memcgs",
+        "tiered3",
+        follows_memcgs_that_come_and_go,
+    ),
+    Test::new(
+        "mglru_switched_off_leaves_nothing",
+        "tiered3",
+        switched_off_leaves_nothing,
+    ),
+    Test::new(
+        "mglru_says_what_is_missing",
+        "tiered3",
+        says_what_is_missing,
+    ),
+    Test::new(
+        "mglru_survives_lru_gen_off",
+        "tiered3",
+        survives_lru_gen_off,
+    ),
+    Test::new(
+        "mglru_survives_exits",
+        "tiered3",
+        survives_processes_that_exit,
+    ),
+];
+
+const ENABLED: &str = "/sys/kernel/mm/lru_gen/enabled";
+const ALONE: &[&str] = &["--enabled-sources", "0x10", "--freq-threshold", "2"];
+/// A tenth is hot, and each cold page is touched once in 20 s.
+const KNOWN: &[&str] = &["--size-mib", "128", "--hot-percent", "10"];
+const SWEPT: &[&str] = &["--cold-sweep-seconds", "20", "--report-ms", "1000"];
+/// A pass that only clears, one that finds first touches only, and three for two reports, each 1.2 s
+/// after the other; the rest is for moving and for the emulator.
+const FOUND_WITHIN_S: f64 = 12.0;
+
+fn ensure_found(daemon: &Daemon<'_>, done: &Value) -> Result<()> {
+    let status = daemon.status()?;
+    let (recall, precision) = (number(done, "/recall")?, number(done, "/precision")?);
+    ensure!(
+        recall >= 0.95 && precision >= 0.95,
+        "recall {recall}, precision {precision}: {done}\n{status:#}"
+    );
+    let t90_s = number(done, "/t90_s")?;
+    ensure!(
+        t90_s <= FOUND_WITHIN_S,
+        "90 % took {t90_s} s: {done}\n{status:#}"
+    );
+    Ok(())
+}
+
+/// What `status` says of the source.
+fn mglru(daemon: &Daemon<'_>) -> Result<Value> {
+    source(daemon, "mglru")
+}
+
+fn source(daemon: &Daemon<'_>, name: &str) -> Result<Value> {
+    let status = daemon.status()?;
+    let sources = status["sources"].as_array().cloned().unwrap_or_default();
+    let found = sources.into_iter().find(|source| source["name"] == name);
+    found.with_context(|| format!("no source {name}: {status:#}"))
+}
+
+fn detail(daemon: &Daemon<'_>, name: &str) -> Result<f64> {
+    number(&mglru(daemon)?, &format!("/details/{name}"))
+}
+
+fn wait_for_detail(vm: &Vm, daemon: &Daemon<'_>, name: &str, least: f64) -> Result<()> {
+    let limit = Duration::from_secs(60);
+    Ok(vm.wait_until(&format!("{name} of {least}"), limit, || {
+        Ok(detail(daemon, name).is_ok_and(|count| count >= least))
+    })?)
+}
+
+/// A memcg is made, its pages are found, and it is removed, all while the source runs.
+fn follows_memcgs_that_come_and_go(ctx: &mut Ctx) -> Result<()> {
+    let vm = &ctx.vm;
+    let daemon = Daemon::start(vm, ALONE)?;
+    vm.write("/sys/fs/cgroup/cgroup.subtree_control", "+memory")?;
+    for _ in 0..2 {
+        vm.mkdir("/sys/fs/cgroup/g")?;
+        let enter = "echo $$ > /sys/fs/cgroup/g/cgroup.procs && exec \"$@\"";
+        let base = ["hotset", "--home", "2", "--fast", "0,1", "--cpus", "0"];
+        let argv = [&["sh", "-c", enter, "sh"], &base[..], KNOWN, SWEPT].concat();
+        let inside = vm.spawn(&[&argv[..], &["--seconds", "22"]].concat())?;
+        ensure_found(&daemon, &finish(inside)?)?;
+        vm.exec(&["rmdir", "/sys/fs/cgroup/g"])?.success()?;
+    }
+    wait_for_detail(vm, &daemon, "lruvecs_gone", 2.0)?;
+    ensure!(detail(&daemon, "refused_other")? == 0.0);
+    daemon.stop()?;
+    vm.write("/sys/fs/cgroup/cgroup.subtree_control", "-memory")?;
+    Ok(())
+}
+
+/// The threads and BPF objects that the daemon holds.
+fn holdings(vm: &Vm, pid: i32) -> Result<(Vec<String>, usize)> {
+    let mut threads = Vec::new();
+    for thread in vm.list(&format!("/proc/{pid}/task"))? {
+        let name = vm.read(&format!("/proc/{pid}/task/{thread}/comm"))?;
+        threads.push(name.trim().to_owned());
+    }
+    // Of a client that has just left, no file remains in a moment; of BPF there is none.
+    let mut objects = 0;
+    for fd in vm.list(&format!("/proc/{pid}/fdinfo"))? {
+        let info = vm.read(&format!("/proc/{pid}/fdinfo/{fd}"));
+        objects +=
+            info.is_ok_and(|text| text.contains("prog_id") || text.contains("map_id")) as usize;
+    }
+    Ok((threads, objects))
+}
+
+fn switched_off_leaves_nothing(ctx: &mut Ctx) -> Result<()> {
+    let vm = &ctx.vm;
+    let enabled = vm.read(ENABLED)?;
+    let daemon = Daemon::start(vm, &["--enabled-sources", "0"])?;
+    let set = |mask| {
+        vm.exec(&["pghot", "set", "enabled_sources", mask])?
+            .success()
+    };
+    let (_, before) = holdings(vm, daemon.pid())?;
+    for _ in 0..2 {
+        set("0x10")?;
+        wait_for_detail(vm, &daemon, "rounds", 1.0)?;
+        let (threads, during) = holdings(vm, daemon.pid())?;
+        ensure!(threads.contains(&"mglru".to_owned()) && during > before);
+        set("0")?;
+        let (threads, after) = holdings(vm, daemon.pid())?;
+        ensure!(!threads.contains(&"mglru".to_owned()), "{threads:?}");
+        ensure!(after == before, "{after} BPF objects, {before} before");
+    }
+    set("0x10")?;
+    let done = hotset(vm, &[KNOWN, SWEPT, &["--seconds", "22"]].concat())?;
+    ensure_found(&daemon, &done)?;
+    daemon.stop()?;
+    ensure!(vm.read(ENABLED)? == enabled, "a setting was changed");
+    Ok(())
+}
+
+/// Each missing thing has its sentence, and the daemon runs on with hint faults.
+fn says_what_is_missing(ctx: &mut Ctx) -> Result<()> {
+    let vm = &ctx.vm;
+    let enabled = vm.read(ENABLED)?.trim().to_owned();
+    let runs_on = |words: &str| -> Result<()> {
+        let daemon = Daemon::start(vm, &["--enabled-sources", "0x11"])?;
+        let (ours, faults) = (mglru(&daemon)?, source(&daemon, "hint_fault")?);
+        ensure!(ours["state"] == "unavailable", "{ours:#}");
+        ensure!(ours["why"].to_string().contains(words), "{ours:#}");
+        ensure!(faults["state"] == "running", "{faults:#}");
+        daemon.stop()?;
+        Ok(())
+    };
+    vm.write(ENABLED, "0")?;
+    runs_on("MGLRU is switched off")?;
+    vm.write(ENABLED, "5")?;
+    runs_on("does not walk page tables")?;
+    vm.write(ENABLED, &enabled)?;
+    vm.exec(&["umount", "/sys/kernel/debug"])?.success()?;
+    runs_on("mount -t debugfs")?;
+    let alone = vm.exec(&["pghot", "run", "--enabled-sources", "0x10"])?;
+    ensure!(
+        alone.stderr.contains("mount -t debugfs"),
+        "{}",
+        alone.stderr
+    );
+    let mount = ["mount", "-t", "debugfs", "debugfs", "/sys/kernel/debug"];
+    vm.exec(&mount)?.success()?;
+    ensure!(vm.read(ENABLED)?.trim() == enabled);
+    Ok(())
+}
+
+/// MGLRU is switched off and on under the source, which waits and finds pages again.
+fn survives_lru_gen_off(ctx: &mut Ctx) -> Result<()> {
+    let vm = &ctx.vm;
+    let enabled = vm.read(ENABLED)?.trim().to_owned();
+    let daemon = Daemon::start(vm, ALONE)?;
+    wait_for_detail(vm, &daemon, "rounds", 1.0)?;
+    vm.write(ENABLED, "0")?;
+    wait_for_detail(vm, &daemon, "rounds_lru_gen_off", 2.0)?;
+    vm.write(ENABLED, &enabled)?;
+    let done = hotset(vm, &[KNOWN, SWEPT, &["--seconds", "22"]].concat())?;
+    ensure_found(&daemon, &done)?;
+    daemon.stop()?;
+    Ok(())
+}
+
+/// Processes die while they are aged; the next one's pages are found.
+fn survives_processes_that_exit(ctx: &mut Ctx) -> Result<()> {
+    let vm = &ctx.vm;
+    let daemon = Daemon::start(vm, ALONE)?;
+    for _ in 0..3 {
+        let agings = detail(&daemon, "agings")?;
+        let (mut doomed, _) = start_hotset(vm, &["--size-mib", "128", "--seconds", "60"])?;
+        wait_for_detail(vm, &daemon, "agings", agings + 2.0)?;
+        doomed.kill()?;
+    }
+    let done = hotset(vm, &[KNOWN, SWEPT, &["--seconds", "22"]].concat())?;
+    ensure_found(&daemon, &done)?;
+    ensure!(detail(&daemon, "refused_other")? == 0.0);
+    daemon.stop()?;
+    Ok(())
+}

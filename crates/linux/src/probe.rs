@@ -178,6 +178,13 @@ pub const FEATURES: &[Feature] = &[
         ask: |root| ask_capability(root, 23, "CAP_SYS_NICE"),
     },
     Feature {
+        id: "cap_dac_read_search",
+        used_for: "moving page cache that no process maps",
+        without: Level::Warn,
+        advice: GRANT,
+        ask: |root| ask_capability(root, 2, "CAP_DAC_READ_SEARCH"),
+    },
+    Feature {
         id: "cap_sys_admin",
         used_for: "changing kernel.numa_balancing",
         without: Level::Warn,

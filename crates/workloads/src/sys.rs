@@ -54,18 +54,39 @@ pub fn page_bytes() -> usize {
 
 /// Has the next page faults of `range` served by `node` alone.
 pub fn bind_to_node(range: &Range<usize>, node: u32) -> Result<()> {
-    let bits = u64::BITS as usize;
-    let mut mask = [0u64; MASK_NODES / u64::BITS as usize];
-    let word = mask
-        .get_mut(node as usize / bits)
-        .with_context(|| format!("no node {node}"))?;
-    *word |= 1 << (node as usize % bits);
+    let mask = mask_of(node)?;
     mbind(range, MPOL_BIND, Some(&mask)).with_context(|| format!("cannot bind to node {node}"))
 }
 
 /// Takes the policy of `range` away again. NUMA balancing skips mappings that have one.
 pub fn unbind(range: &Range<usize>) -> Result<()> {
     mbind(range, MPOL_DEFAULT, None).context("cannot unbind the memory")
+}
+
+/// Has this thread's next pages, of memory and of files, come from `node` alone, or from anywhere.
+pub fn allocate_from(node: Option<u32>) -> Result<()> {
+    let (mode, mask) = match node {
+        Some(node) => (MPOL_BIND, Some(mask_of(node)?)),
+        None => (MPOL_DEFAULT, None),
+    };
+    // The kernel looks at one bit less than it is told.
+    let (pointer, max_node) = match &mask {
+        Some(mask) => (mask.as_ptr(), MASK_NODES + 1),
+        None => (ptr::null(), 0),
+    };
+    // SAFETY: the mask is readable for `max_node - 1` bits; only where pages come from changes.
+    let result = unsafe { libc::syscall(libc::SYS_set_mempolicy, mode, pointer, max_node) };
+    check(result).with_context(|| format!("cannot take memory from node {node:?}"))
+}
+
+fn mask_of(node: u32) -> Result<[u64; MASK_NODES / u64::BITS as usize]> {
+    let bits = u64::BITS as usize;
+    let mut mask = [0; MASK_NODES / u64::BITS as usize];
+    let word = mask
+        .get_mut(node as usize / bits)
+        .with_context(|| format!("no node {node}"))?;
+    *word |= 1u64 << (node as usize % bits);
+    Ok(mask)
 }
 
 fn mbind(range: &Range<usize>, mode: libc::c_long, mask: Option<&[u64]>) -> io::Result<()> {

@@ -143,9 +143,13 @@ int BPF_PROG(page_cache, struct folio *folio)
 		return 0;
 	}
 
-	/* The low bits tell anonymous memory and pages of drivers. */
-	__u64 mapping = (__u64)folio->mapping;
+	/*
+	 * The low bits tell anonymous memory and pages of drivers. Read by helper, since the verifier
+	 * lets nobody look at the bits of a pointer that it follows by itself.
+	 */
+	__u64 mapping = 0;
 
+	bpf_probe_read_kernel(&mapping, sizeof(mapping), &folio->mapping);
 	if (!mapping || mapping & 3) {
 		s->anonymous++;
 		return 0;

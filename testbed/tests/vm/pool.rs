@@ -8,12 +8,17 @@ use anyhow::Result;
 use pghot_testbed::{Kernel, Machine, Spec, Vm, guest_binaries};
 
 /// Tools of the host that tests may run in the guest besides the binaries under test.
-const TOOLS: [&str; 5] = [
+const TOOLS: [&str; 10] = [
     "/bin/sh",
     "/bin/cat",
     "/bin/rm",
     "/bin/sleep",
     "/usr/bin/setpriv",
+    "/usr/bin/stat",
+    "/usr/bin/truncate",
+    "/bin/mount",
+    "/bin/umount",
+    "/sbin/mkfs.ext4",
 ];
 
 /// At most one idle guest per test thread, so that no more guests are alive than there are threads.

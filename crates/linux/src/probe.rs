@@ -179,10 +179,17 @@ pub const FEATURES: &[Feature] = &[
     },
     Feature {
         id: "cap_dac_read_search",
-        used_for: "moving page cache that no process maps",
+        used_for: "opening files whose page cache is to move",
         without: Level::Warn,
         advice: GRANT,
         ask: |root| ask_capability(root, 2, "CAP_DAC_READ_SEARCH"),
+    },
+    Feature {
+        id: "cap_fowner",
+        used_for: "opening them without changing their access time",
+        without: Level::Warn,
+        advice: GRANT,
+        ask: |root| ask_capability(root, 3, "CAP_FOWNER"),
     },
     Feature {
         id: "cap_sys_admin",

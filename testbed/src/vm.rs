@@ -21,7 +21,7 @@ const APPEND: &str = "console=ttyS0 loglevel=5 panic=-1 oops=panic no_timer_chec
 const BOOT_RETRIES: u32 = 2;
 
 /// Names of the binaries under test.
-const UNDER_TEST: [&str; 3] = ["pghot", "hotset", "churn"];
+const UNDER_TEST: [&str; 4] = ["pghot", "hotset", "churn", "pagecache"];
 
 /// What to boot.
 pub struct Spec<'a> {
@@ -61,7 +61,10 @@ impl Vm {
         let archive = initramfs::build(&agent, spec.binaries)?;
         fs::write(&initrd, archive).map_err(Error::io(&initrd))?;
 
-        let mut options = spec.machine.qemu_options();
+        let disk = dir.path().join("disk");
+        let sized = fs::File::create(&disk).and_then(|f| f.set_len(spec.machine.disk_mib << 20));
+        sized.map_err(Error::io(&disk))?;
+        let mut options = spec.machine.qemu_options(&disk);
         let mut option = |name: &str, value: String| options.extend([name.to_owned(), value]);
         option("-kernel", spec.kernel.image.display().to_string());
         option("-initrd", initrd.display().to_string());

@@ -8,6 +8,8 @@
 mod accuracy;
 #[path = "vm/mglru.rs"]
 mod mglru;
+#[path = "vm/page_cache.rs"]
+mod page_cache;
 #[path = "vm/pool.rs"]
 mod pool;
 #[path = "vm/promotion.rs"]
@@ -120,6 +122,7 @@ fn tests() -> impl Iterator<Item = &'static Test> {
         safety::TESTS,
         stress::TESTS,
         mglru::TESTS,
+        page_cache::TESTS,
     ]
     .into_iter()
     .flatten()

@@ -10,8 +10,8 @@ pub fn table(decisions: &[DecisionReport]) -> String {
         return "No decision was made yet.\n".to_owned();
     }
     let mut text = format!(
-        "{:>10}  {:>11}  {:>7}  {:>16}  {:>5}  {:>4}  {:>7}  {}\n",
-        "AGO", "NODE", "PID", "ADDRESS", "PAGES", "FREQ", "AGE", "WHAT"
+        "{:>10}  {:>11}  {:>16}  {:>16}  {:>5}  {:>4}  {:>7}  {}\n",
+        "AGO", "NODE", "PID OR FILE", "ADDRESS", "PAGES", "FREQ", "AGE", "WHAT"
     );
     for decision in decisions {
         let DecisionReport {
@@ -23,14 +23,16 @@ pub fn table(decisions: &[DecisionReport]) -> String {
         } = decision;
         let ago = format!("{:.1} s", decision.ago_ms as f64 / 1000.0);
         let way = format!("{nid} -> {target}");
-        let pid = decision.pid.map_or("-".to_owned(), |pid| pid.to_string());
+        let pid = decision.pid.map(|pid| pid.to_string());
+        let owner = pid.or_else(|| decision.file.clone());
+        let owner = owner.unwrap_or("-".to_owned());
         let address = decision
             .address
             .map_or("-".to_owned(), |address| format!("{address:x}"));
         let age = format!("{} ms", decision.age_ms);
         let _ = writeln!(
             text,
-            "{ago:>10}  {way:>11}  {pid:>7}  {address:>16}  {pages:>5}  {freq:>4}  {age:>7}  {}",
+            "{ago:>10}  {way:>11}  {owner:>16}  {address:>16}  {pages:>5}  {freq:>4}  {age:>7}  {}",
             decision.why
         );
     }
@@ -49,6 +51,7 @@ mod tests {
             nid: 2,
             target: 0,
             pid,
+            file: pid.is_none().then(|| "259:0:1234567".to_owned()),
             address: pid.map(|_| 0x7f5e_1c20_0000),
             pages: 512,
             freq: 2,
@@ -63,6 +66,7 @@ mod tests {
         let columns: Vec<_> = text.lines().map(|line| line.rfind("  ").unwrap()).collect();
         assert!(columns.iter().all(|column| *column == columns[0]), "{text}");
         assert!(text.contains("7f5e1c200000"), "{text}");
+        assert!(text.contains("259:0:1234567"), "{text}");
         assert_eq!(table(&[]), "No decision was made yet.\n");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use pghot_engine::{Decision, Pid};
+use pghot_engine::{Decision, Owner, Pid, Place};
 use pghot_hotness::{Nid, Pfn};
 use pghot_linux::host::monotonic;
 use pghot_linux::topology::Topology;
@@ -58,7 +58,9 @@ pub struct DecisionReport {
     pub target: u32,
     /// The process it was found by.
     pub pid: Option<u32>,
-    /// The address it was found at.
+    /// The file it was found by, as `major:minor:inode`, if no process maps it.
+    pub file: Option<String>,
+    /// The address in the process or the offset in the file, in bytes.
     pub address: Option<u64>,
     /// Base pages.
     pub pages: u32,
@@ -74,13 +76,19 @@ pub struct DecisionReport {
 
 impl DecisionReport {
     fn new(decision: &Decision, now_ms: u64) -> DecisionReport {
+        let (pid, file) = match decision.place.map(|place| place.owner) {
+            Some(Owner::Process(pid)) => (Some(pid), None),
+            Some(Owner::File(file)) => (None, Some(file.to_string())),
+            None => (None, None),
+        };
         DecisionReport {
             ago_ms: now_ms.saturating_sub(decision.when_ms),
             pfn: decision.pfn,
             nid: decision.nid,
             target: decision.target,
-            pid: decision.place.map(|(pid, _)| pid),
-            address: decision.place.map(|(_, address)| address),
+            pid,
+            file,
+            address: decision.place.map(|place| place.address),
             pages: decision.pages,
             freq: decision.freq,
             age_ms: decision.age_ms,
@@ -126,7 +134,7 @@ pub fn page(shared: &Shared, pid: Pid, address: u64) -> Result<Explanation, Page
             ready: is_fresh && record.is_ready(),
         }
     });
-    let decision = newest_decision(shared, head, (pid, address));
+    let decision = newest_decision(shared, head, Place::in_process(pid, address));
     let lane = shared.lanes.iter().find(|lane| Some(lane.nid) == lower_nid);
     let last_pass = lane.map(|lane| lock(&lane.published).last_pass.clone());
     let facts = Facts {
@@ -161,7 +169,7 @@ fn top_nid(shared: &Shared, pfn: Pfn) -> Option<Nid> {
 
 /// The newest decision about the page at this place. A decision without a place is about the page
 /// frame, and counts only while the page is still there.
-fn newest_decision(shared: &Shared, head: Option<Pfn>, place: (Pid, u64)) -> Option<Decision> {
+fn newest_decision(shared: &Shared, head: Option<Pfn>, place: Place) -> Option<Decision> {
     let of_lane = |lane: &Lane| {
         let migrator = lock(&lane.migrator);
         let by_place = migrator.journal().about(None, Some(place)).copied();

@@ -145,6 +145,7 @@ fn ago_s(decision: &Decision, now_ms: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pghot_engine::Place;
     use pghot_hotness::Format;
 
     const PRESENT: Mapped = Mapped::Present { pfn: 7, head: 7 };
@@ -171,7 +172,7 @@ mod tests {
             pfn: 7,
             nid: 2,
             target: 1,
-            place: Some((5, 0x7000)),
+            place: Some(Place::in_process(5, 0x7000)),
             pages: 1,
             freq: 2,
             age_ms: 256,

@@ -4,15 +4,13 @@ use std::collections::{HashMap, HashSet};
 
 use pghot_hotness::{Nid, Pfn};
 
-use crate::{Batch, Found, Machine, NodeRole, Outcome, Pid};
+use crate::{Batch, FileId, Found, Machine, NodeRole, Outcome, Owner, Pid, Place};
 
 /// One folio of a [`FakeMachine`].
 #[derive(Debug, Clone)]
 pub struct FakeFolio {
-    /// The process that maps it.
-    pub pid: Pid,
-    /// Where.
-    pub address: u64,
+    /// Where it is.
+    pub place: Place,
     /// Base pages.
     pub pages: u32,
     /// The node it lies in.
@@ -38,8 +36,8 @@ pub struct FakeMachine {
     pub folios: HashMap<Pfn, FakeFolio>,
     /// Pages that nobody maps, and why.
     pub unresolved: HashMap<Pfn, Outcome>,
-    /// Processes that exited between resolve and move.
-    pub exiting: HashSet<Pid>,
+    /// Processes that exited, and files that were deleted, between resolve and move.
+    pub exiting: HashSet<Owner>,
     /// Every batch that was handed over.
     pub batches: Vec<Batch>,
     /// Every PFN that was resolved.
@@ -70,9 +68,17 @@ impl FakeMachine {
 
     /// Maps a folio of `pages` base pages.
     pub fn map_folio(&mut self, pid: Pid, pfn: Pfn, pages: u32) {
+        self.place_folio(Place::in_process(pid, pfn << 12), pfn, pages);
+    }
+
+    /// Puts a folio into the page cache of a file; its offset is its PFN times 4096.
+    pub fn cache_folio(&mut self, file: FileId, pfn: Pfn, pages: u32) {
+        self.place_folio(Place::in_file(file, pfn << 12), pfn, pages);
+    }
+
+    fn place_folio(&mut self, place: Place, pfn: Pfn, pages: u32) {
         let folio = FakeFolio {
-            pid,
-            address: pfn << 12,
+            place,
             pages,
             nid: 2,
             refusals: Vec::new(),
@@ -89,13 +95,17 @@ impl FakeMachine {
     }
 
     fn attempt(&mut self, batch: &Batch, pfn: Pfn, address: u64) -> Outcome {
-        if self.exiting.contains(&batch.pid) {
+        if self.exiting.contains(&batch.owner) {
             return Outcome::Gone;
         }
         let Some(folio) = self.folios.get_mut(&pfn) else {
             return Outcome::Gone;
         };
-        if folio.pid != batch.pid || folio.address != address {
+        let place = Place {
+            owner: batch.owner,
+            address,
+        };
+        if folio.place != place {
             return Outcome::Gone;
         }
         if let Some(refusal) = folio.refusals.pop() {
@@ -145,9 +155,8 @@ impl Machine for FakeMachine {
                 .find(|&(&head, f)| f.nid == 2 && (head..head + f.pages as u64).contains(&pfn));
             found.push(match (self.unresolved.get(&pfn), owner) {
                 (Some(&outcome), _) => Found::Unresolved(outcome),
-                (None, Some((&head, f))) => Found::Mapped {
-                    pid: f.pid,
-                    address: f.address,
+                (None, Some((&head, f))) => Found::Folio {
+                    place: f.place,
                     head,
                     pages: f.pages,
                 },

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use pghot_hotness::{Nid, Pfn};
 use serde::Serialize;
 
-use crate::{Outcome, Pid};
+use crate::{Outcome, Place};
 
 /// Decisions kept per migrator: the last seconds of a busy host, hours of a quiet one, 4 MiB.
 const CAPACITY: usize = 1 << 16;
@@ -21,8 +21,8 @@ pub struct Decision {
     pub nid: Nid,
     /// Where it was to go.
     pub target: Nid,
-    /// The process and address it was found by, if it was.
-    pub place: Option<(Pid, u64)>,
+    /// Where it was found, if it was.
+    pub place: Option<Place>,
     /// Base pages.
     pub pages: u32,
     /// The frequency of its record.
@@ -53,12 +53,14 @@ impl Journal {
         self.ring.iter().rev()
     }
 
-    /// The newest decision about a page, by its old PFN or by its place in a process.
-    pub fn about(&self, pfn: Option<Pfn>, place: Option<(Pid, u64)>) -> Option<&Decision> {
+    /// The newest decision about a page, by its old PFN or by its place.
+    pub fn about(&self, pfn: Option<Pfn>, place: Option<Place>) -> Option<&Decision> {
         self.newest().find(|d| {
-            let inside = |(pid, address): (Pid, u64)| {
-                d.place.is_some_and(|(p, a)| {
-                    p == pid && (a..a + ((d.pages as u64) << 12)).contains(&address)
+            let inside = |asked: Place| {
+                d.place.is_some_and(|place| {
+                    let bytes = (d.pages as u64) << 12;
+                    place.owner == asked.owner
+                        && (place.address..place.address + bytes).contains(&asked.address)
                 })
             };
             pfn == Some(d.pfn) || place.is_some_and(inside)

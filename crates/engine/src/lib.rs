@@ -16,6 +16,7 @@ mod machine;
 mod migrator;
 mod outcome;
 mod pace;
+mod place;
 mod retry;
 mod select;
 mod tunables;
@@ -29,6 +30,7 @@ pub use machine::{Batch, Found, HotFolio, Machine, NodeRole};
 pub use migrator::{Migrator, PassReport, Totals};
 pub use outcome::{Outcome, Tally};
 pub use pace::next_pass_ms;
+pub use place::{FileId, Owner, Place};
 pub use tunables::{Kind, Settings, TUNABLES, Tunable, TunableError};
 
 /// A process id, in the initial PID namespace.

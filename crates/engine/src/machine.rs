@@ -2,7 +2,7 @@
 
 use pghot_hotness::{Nid, Pfn};
 
-use crate::{Outcome, Pid};
+use crate::{Outcome, Owner, Place};
 
 /// What a node is to pghot at this moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,16 +15,14 @@ pub enum NodeRole {
     Absent,
 }
 
-/// Where a hot page is mapped. An answer is a hint: the page may be gone a moment later, and only
-/// the kernel's answer to the move itself counts.
+/// Where a hot page is. An answer is a hint: the page may be gone a moment later, and only the
+/// kernel's answer to the move itself counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
-    /// A process maps the folio at this address.
-    Mapped {
-        /// One of the processes that map it.
-        pid: Pid,
-        /// An address of the folio in that process.
-        address: u64,
+    /// The folio can be got hold of here.
+    Folio {
+        /// In one of the processes that map it; in its file, if none does.
+        place: Place,
         /// The folio's head page: the PFN asked for, unless pages were merged since the report.
         head: Pfn,
         /// Base pages that move together: 1, or the size of the large folio.
@@ -39,7 +37,7 @@ pub enum Found {
 pub struct HotFolio {
     /// The page in the lower tier whose record made the folio a candidate.
     pub pfn: Pfn,
-    /// An address of the folio in the batch's process.
+    /// An address of the folio in the batch's process, or its offset in the batch's file.
     pub address: u64,
     /// Base pages of the folio.
     pub pages: u32,
@@ -49,11 +47,11 @@ pub struct HotFolio {
     pub age_ms: u32,
 }
 
-/// Folios of one process that go to one node in one call.
+/// Folios of one owner that go to one node in one call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Batch {
-    /// The process that maps them.
-    pub pid: Pid,
+    /// The process that maps them, or their file.
+    pub owner: Owner,
     /// The node they go to.
     pub target: Nid,
     /// The folios, hottest first.
@@ -75,7 +73,7 @@ pub trait Machine {
     /// each batch.
     fn room_pages(&mut self, target: Nid) -> u64;
 
-    /// Finds out where each page is mapped: exactly one answer per PFN, in order, appended to
+    /// Finds out where each page is: exactly one answer per PFN, in order, appended to
     /// `found`.
     fn resolve(&mut self, pfns: &[Pfn], found: &mut Vec<Found>);
 

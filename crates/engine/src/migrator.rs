@@ -9,8 +9,8 @@ use crate::batch::Batches;
 use crate::retry::Retries;
 use crate::select::{Candidate, Hottest};
 use crate::{
-    Batch, Decision, Found, Gate, Held, HotFolio, Journal, Machine, NodeRole, Outcome, Settings,
-    Tally,
+    Batch, Decision, Found, Gate, Held, HotFolio, Journal, Machine, NodeRole, Outcome, Owner,
+    Place, Settings, Tally,
 };
 
 /// Pages resolved per call: the resolver's batch, and the most that is resolved in vain when a
@@ -69,7 +69,7 @@ pub struct PassReport {
 ///
 /// ```text
 /// age what is due → pick the ready pages of hot sections → keep the hottest that the rate allows
-///   → gate by target → resolve → gate by size → batch by process and target
+///   → gate by target → resolve → gate by size → batch by owner and target
 ///   → room? → promote → settle every folio by its outcome
 /// ```
 ///
@@ -290,13 +290,8 @@ impl Migrator {
         let now_ms = pass.machine.now_ms();
         let Candidate { pfn, record, .. } = candidate;
         let (freq, age_ms) = (record.freq(), record.age_ms(now_ms));
-        let (pid, address, head, pages) = match found {
-            Found::Mapped {
-                pid,
-                address,
-                head,
-                pages,
-            } => (pid, address, head, pages),
+        let (place, head, pages) = match found {
+            Found::Folio { place, head, pages } => (place, head, pages),
             Found::Unresolved(outcome) => {
                 let folio = HotFolio {
                     pfn,
@@ -328,13 +323,13 @@ impl Migrator {
         }
         let folio = HotFolio {
             pfn,
-            address,
+            address: place.address,
             pages,
             freq,
             age_ms,
         };
         let limit = pass.settings.kmigrated_batch_nr;
-        if let Some(full) = pass.batches.add(pid, target, folio, limit) {
+        if let Some(full) = pass.batches.add(place.owner, target, folio, limit) {
             self.promote(pass, full);
         }
     }
@@ -383,7 +378,7 @@ impl Migrator {
             if !matches!(outcome, Outcome::Moved | Outcome::WouldMove) {
                 self.gate(target, pass.settings, now_ms).refund(folio.pages);
             }
-            self.settle(pass, Some(batch.pid), target, *folio, *outcome);
+            self.settle(pass, Some(batch.owner), target, *folio, *outcome);
         }
         pass.outcomes = outcomes;
     }
@@ -409,7 +404,7 @@ impl Migrator {
     fn settle(
         &mut self,
         pass: &mut Pass,
-        pid: Option<u32>,
+        owner: Option<Owner>,
         target: Nid,
         folio: HotFolio,
         outcome: Outcome,
@@ -431,7 +426,10 @@ impl Migrator {
             pfn: folio.pfn,
             nid: self.nid,
             target,
-            place: pid.map(|pid| (pid, folio.address)),
+            place: owner.map(|owner| Place {
+                owner,
+                address: folio.address,
+            }),
             pages: folio.pages,
             freq: folio.freq,
             age_ms: folio.age_ms,

@@ -35,16 +35,16 @@ outcomes! {
     WouldMove = "would_move", "it would be promoted, but this is a dry run";
     /// It lies in another top-tier node already.
     MovedAlready = "moved_already", "it was not in the lower tier any more";
-    /// The process or its mapping of the page is gone.
-    Gone = "gone", "its process or mapping was gone before it could be moved";
+    /// The process or its mapping of the page is gone; the file is, or the page left its cache.
+    Gone = "gone", "its process, mapping or file was gone before it could be moved";
     /// The kernel could not isolate or unmap it: pinned, locked, under writeback.
     Busy = "busy", "the kernel found it busy (pinned, locked or under writeback)";
     /// Mapped by several processes and the kernel would not move it for one.
     Shared = "shared", "several processes map it and the kernel would not move it";
     /// The target node had no free page.
     NoMemory = "no_memory", "the target node had no free page";
-    /// pghot may not move this process's memory.
-    Denied = "denied", "pghot lacks the permission to move this process's memory";
+    /// pghot may not move this process's memory, or open this file.
+    Denied = "denied", "pghot lacks the permission to move this process's memory or to open this file";
     /// The target node is offline, or the process's cpuset does not allow it.
     TargetRefused = "target_refused", "the target node is offline or outside the process's cpuset";
     /// Another error of the kernel.
@@ -55,8 +55,9 @@ outcomes! {
     Ksm = "ksm", "it is a KSM page, which pghot does not move";
     /// Unresolved: slab, page table, driver or other kernel memory.
     Kernel = "kernel", "it is the kernel's own memory, which cannot move";
-    /// Unresolved: page cache that nobody maps.
-    Unmapped = "unmapped", "it is page cache that no process maps";
+    /// Page cache of something that pghot cannot open: a block device, a file system without file
+    /// handles or with handles of a kind that pghot does not know, a file without a mount.
+    Unopenable = "unopenable", "no process maps it, and pghot cannot open its file";
     /// Unresolved: no page-table entry was found within the bounded search.
     NotFound = "not_found", "no process was found to map it within the bounded search";
 }
@@ -67,7 +68,7 @@ impl Outcome {
     pub fn settles(self) -> bool {
         use Outcome::*;
         match self {
-            Moved | WouldMove | MovedAlready | Gone | Free | Ksm | Kernel | Unmapped => true,
+            Moved | WouldMove | MovedAlready | Gone | Free | Ksm | Kernel | Unopenable => true,
             Busy | Shared | NoMemory | Denied | TargetRefused | Failed | NotFound => false,
         }
     }

@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used)]
 
 use pghot_engine::fake::FakeMachine;
-use pghot_engine::{Held, Migrator, NodeRole, Outcome, PassReport, Settings, next_pass_ms};
+use pghot_engine::{
+    FileId, Held, Migrator, NodeRole, Outcome, Owner, PassReport, Place, Settings, next_pass_ms,
+};
 use pghot_hotness::{Format, PfnRange, Rule, SECTION_PAGES, Span, Table};
 
 const BASE: u64 = 32 * SECTION_PAGES;
@@ -320,22 +322,49 @@ fn a_rejected_page_does_not_eat_the_budget() {
 fn vanished_pages_and_processes_are_settled_by_reason() {
     use Outcome::*;
     let mut rig = Rig::new(Format::Default, &[]);
-    for (page, why) in [(0, Free), (1, Ksm), (2, Kernel), (3, Unmapped)] {
+    for (page, why) in [(0, Free), (1, Ksm), (2, Kernel), (3, Unopenable)] {
         rig.touch(page, 2);
         rig.machine.unresolved.insert(BASE + page, why);
     }
     rig.hot(8, 10, 5);
-    rig.machine.exiting.insert(8);
+    rig.machine.exiting.insert(Owner::Process(8));
     rig.hot(9, 20, 5);
     assert_eq!(
         rig.pass().moved_pages,
         5,
         "one process's exit does not hurt another's pages"
     );
-    for (why, pages) in [(Free, 1), (Ksm, 1), (Kernel, 1), (Unmapped, 1), (Gone, 5)] {
+    for (why, pages) in [(Free, 1), (Ksm, 1), (Kernel, 1), (Unopenable, 1), (Gone, 5)] {
         assert_eq!(rig.counted(why), pages, "{why}");
     }
     assert_eq!(rig.pass().ready, 0, "none of them is asked about again");
+}
+
+/// Page cache moves like mapped memory, in batches of its file.
+#[test]
+fn page_cache_moves_by_file() {
+    let mut rig = Rig::new(Format::Default, &[("kmigrated_batch_nr", "64")]);
+    let file = |inode| FileId {
+        device: 259 << 20,
+        inode,
+        generation: 1,
+    };
+    rig.hot(7, 0, 10);
+    for page in 10..110 {
+        rig.machine.cache_folio(file(page % 2), BASE + page, 1);
+        rig.touch(page, 2);
+    }
+    rig.machine.cache_folio(file(2), BASE + 512, 256);
+    rig.touch(512, 2);
+    rig.machine.cache_folio(file(3), BASE + 1000, 1);
+    rig.touch(1000, 2);
+    rig.machine.exiting.insert(Owner::File(file(3)));
+    assert_eq!(rig.pass().moved_pages, 10 + 100 + 256);
+    assert_eq!(rig.counted(Outcome::Gone), 1, "a deleted file hurts nobody");
+    assert_eq!(rig.machine.batches.len(), 5, "one per owner");
+    let place = Some(Place::in_file(file(1), (BASE + 11) << 12));
+    let journal = rig.migrator.journal();
+    assert_eq!(journal.about(None, place).unwrap().pfn, BASE + 11);
 }
 
 #[test]
@@ -353,9 +382,9 @@ fn a_reused_pfn_starts_without_history() {
         .migrator
         .journal()
         .newest()
-        .map(|d| d.place.unwrap().0)
+        .map(|d| d.place.unwrap().owner)
         .collect();
-    assert_eq!(places, [8, 7]);
+    assert_eq!(places, [8, 7].map(Owner::Process));
 }
 
 #[test]
@@ -453,7 +482,7 @@ fn the_journal_tells_why() {
         (d.outcome, d.freq, d.target, d.nid),
         (Outcome::Busy, 2, 0, 2)
     );
-    let place = Some((7, ((BASE + 3) << 12) + 77));
+    let place = Some(Place::in_process(7, ((BASE + 3) << 12) + 77));
     assert_eq!(journal.about(None, place).unwrap().pfn, BASE + 3);
-    assert!(journal.about(None, Some((7, 0))).is_none());
+    assert!(journal.about(None, Some(Place::in_process(7, 0))).is_none());
 }

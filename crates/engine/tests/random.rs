@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 
 use pghot_engine::fake::FakeMachine;
-use pghot_engine::{Migrator, NodeRole, Outcome, Settings};
+use pghot_engine::{FileId, Migrator, NodeRole, Outcome, Owner, Settings};
 use pghot_hotness::{Format, PfnRange, SECTION_PAGES, Span, Table};
 use proptest::prelude::*;
 
@@ -51,8 +51,14 @@ proptest! {
         let mut machine = FakeMachine::tiered3();
         machine.batch_ms = 3;
         // Pages 0 to 300 are small, then three large folios of 32 pages.
-        (0..300).for_each(|pfn| machine.map((pfn % 4) as u32, pfn));
-        (0..3).for_each(|n| machine.map_folio(n, 304 + 32 * n as u64, 32));
+        // Every fifth page is a file's, and the last large folio too.
+        let file = FileId { device: 1, inode: 2, generation: 3 };
+        (0..300).for_each(|pfn| match pfn % 5 {
+            4 => machine.cache_folio(file, pfn, 1),
+            pid => machine.map(pid as u32, pfn),
+        });
+        (0..2).for_each(|n| machine.map_folio(n, 304 + 32 * n as u64, 32));
+        machine.cache_folio(file, 368, 32);
         let mut migrator = Migrator::new(2);
         let (mut moved, mut passed_ms, mut passes, mut max_limit) = (0, 0, 0u64, 10);
         for event in events {
@@ -66,7 +72,7 @@ proptest! {
                         machine.refuse(page, vec![outcome]);
                     }
                 }
-                Event::Exit { pid } => _ = machine.exiting.insert(pid),
+                Event::Exit { pid } => _ = machine.exiting.insert(Owner::Process(pid)),
                 Event::Room { nid, pages } => _ = machine.room_pages.insert(nid, pages),
                 Event::Role { nid, role } => _ = machine.roles.insert(nid, role),
                 Event::Set { limit, batch } => {
@@ -94,7 +100,7 @@ proptest! {
                         prop_assert!(pages == batch.pages && !batch.folios.is_empty());
                         prop_assert!(pages <= settings.kmigrated_batch_nr || batch.folios.len() == 1);
                         for f in &batch.folios {
-                            prop_assert!(seen.insert((batch.pid, f.address)), "{f:?} is in two batches");
+                            prop_assert!(seen.insert((batch.owner, f.address)), "{f:?} is in two batches");
                         }
                     }
                     // What the migrator says it moved is where the machine says it is.

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use pghot_engine::{Batch, Found, Machine, NodeRole, Outcome};
+use pghot_engine::{Batch, Found, Machine, NodeRole, Outcome, Owner, Pid};
 use pghot_hotness::{Nid, Pfn};
 
+use crate::file_mover::FileMover;
 use crate::mover::{MoveStatus, Mover};
 use crate::resolver::{Resolver, ResolverError};
 use crate::root::{ReadError, SysRoot};
@@ -33,6 +34,7 @@ pub struct Host {
     watermarks: Watermarks,
     resolver: Resolver,
     mover: Mover,
+    file_mover: FileMover,
     dry_run: bool,
     stop: Arc<AtomicBool>,
     statuses: Vec<MoveStatus>,
@@ -51,6 +53,7 @@ impl Host {
             watermarks: Watermarks::open(&root)?,
             resolver: Resolver::load()?,
             mover: Mover::new(),
+            file_mover: FileMover::open(&root)?,
             topology: topology.clone(),
             dry_run,
             stop: Arc::default(),
@@ -69,6 +72,16 @@ impl Host {
     /// (`CLOCK_MONOTONIC`, ns).
     pub fn take_moved(&mut self, moved: &mut Vec<(Pfn, u64)>) {
         moved.append(&mut self.moved);
+    }
+
+    fn move_mapped(&mut self, pid: Pid, batch: &Batch, outcomes: &mut Vec<Outcome>) {
+        self.addresses.clear();
+        self.addresses
+            .extend(batch.folios.iter().map(|f| f.address));
+        let pid = pid as libc::pid_t;
+        self.mover
+            .move_batch(pid, &self.addresses, batch.target, &mut self.statuses);
+        outcomes.extend(self.statuses.iter().map(|status| status.outcome()));
     }
 
     /// Whether the node still has memory: an offlined one has none. Asked at every pass, so the
@@ -125,41 +138,23 @@ impl Machine for Host {
             outcomes.extend(batch.folios.iter().map(|_| Outcome::WouldMove));
             return;
         }
-        self.addresses.clear();
-        self.addresses
-            .extend(batch.folios.iter().map(|f| f.address));
-        self.statuses.clear();
-        self.mover.move_batch(
-            batch.pid as libc::pid_t,
-            &self.addresses,
-            batch.target,
-            &mut self.statuses,
-        );
+        let first = outcomes.len();
+        match batch.owner {
+            Owner::Process(pid) => self.move_mapped(pid, batch, outcomes),
+            Owner::File(file) => {
+                self.file_mover
+                    .move_batch(&file, &batch.folios, batch.target, outcomes);
+            }
+        }
         let now_ns = monotonic().as_nanos() as u64;
-        for (folio, status) in batch.folios.iter().zip(&self.statuses) {
-            let outcome = outcome(*status);
-            if outcome == Outcome::Moved {
+        for (folio, outcome) in batch.folios.iter().zip(&outcomes[first..]) {
+            if *outcome == Outcome::Moved {
                 self.moved.push((folio.pfn, now_ns));
             }
-            outcomes.push(outcome);
         }
     }
 
     fn stop_requested(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
-    }
-}
-
-fn outcome(status: MoveStatus) -> Outcome {
-    match status {
-        MoveStatus::Moved => Outcome::Moved,
-        MoveStatus::OnNode(_) => Outcome::MovedAlready,
-        MoveStatus::Gone | MoveStatus::ProcessGone => Outcome::Gone,
-        MoveStatus::Busy => Outcome::Busy,
-        MoveStatus::Shared => Outcome::Shared,
-        MoveStatus::NoMemory => Outcome::NoMemory,
-        MoveStatus::Denied => Outcome::Denied,
-        MoveStatus::TargetRefused => Outcome::TargetRefused,
-        MoveStatus::Error(_) => Outcome::Failed,
     }
 }

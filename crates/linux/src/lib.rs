@@ -4,9 +4,11 @@
 
 pub mod bpf;
 pub mod fights;
+pub mod file_mover;
 pub mod hint_fault_knobs;
 pub mod host;
 pub mod knobs;
+mod mounts;
 pub mod mover;
 pub mod probe;
 pub mod resolver;

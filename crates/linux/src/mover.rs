@@ -6,6 +6,8 @@
 
 use std::io;
 
+use pghot_engine::Outcome;
+
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("addresses are passed to move_pages(2) as 64-bit pointers");
 
@@ -46,6 +48,21 @@ pub enum MoveStatus {
 }
 
 impl MoveStatus {
+    /// What it means to the engine.
+    pub fn outcome(self) -> Outcome {
+        match self {
+            Self::Moved => Outcome::Moved,
+            Self::OnNode(_) => Outcome::MovedAlready,
+            Self::Gone | Self::ProcessGone => Outcome::Gone,
+            Self::Busy => Outcome::Busy,
+            Self::Shared => Outcome::Shared,
+            Self::NoMemory => Outcome::NoMemory,
+            Self::Denied => Outcome::Denied,
+            Self::TargetRefused => Outcome::TargetRefused,
+            Self::Error(_) => Outcome::Failed,
+        }
+    }
+
     /// Reads one entry of the kernel's status array.
     fn from_status(status: i32, target_nid: u32) -> Self {
         match u32::try_from(status) {

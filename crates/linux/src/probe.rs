@@ -178,6 +178,20 @@ pub const FEATURES: &[Feature] = &[
         ask: |root| ask_capability(root, 23, "CAP_SYS_NICE"),
     },
     Feature {
+        id: "cap_dac_read_search",
+        used_for: "opening files whose page cache is to move",
+        without: Level::Warn,
+        advice: GRANT,
+        ask: |root| ask_capability(root, 2, "CAP_DAC_READ_SEARCH"),
+    },
+    Feature {
+        id: "cap_fowner",
+        used_for: "opening them without changing their access time",
+        without: Level::Warn,
+        advice: GRANT,
+        ask: |root| ask_capability(root, 3, "CAP_FOWNER"),
+    },
+    Feature {
         id: "cap_sys_admin",
         used_for: "changing kernel.numa_balancing",
         without: Level::Warn,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// The resolver: page frame number -> a process and an address that map it.
+// The resolver: page frame number -> a process and an address that map it, or a file and an offset.
 //
 // The kernel knows this (rmap) but offers it to nobody. This program walks the same structures as
 // rmap_walk() does, without their locks: every read is fault-safe (bpf_probe_read_kernel) and may
@@ -72,7 +72,19 @@ struct anon_vma {
 	struct rb_root_cached rb_root;
 };
 
+struct super_block {
+	unsigned int s_dev;
+};
+
+struct inode {
+	unsigned short i_mode;
+	struct super_block *i_sb;
+	unsigned long i_ino;
+	unsigned int i_generation;
+};
+
 struct address_space {
+	struct inode *host;
 	struct rb_root_cached i_mmap;
 };
 
@@ -147,13 +159,17 @@ enum verdict {
 	FREE,
 	KSM,
 	KERNEL,
-	UNMAPPED,	/* page cache without a mapping */
+	UNOPENABLE,	/* page cache of something that is not a regular file */
 	NOT_FOUND,
+	CACHED,
 };
 
 struct answer {
 	__u64 head_pfn;
-	__u64 address;
+	__u64 address;		/* MAPPED: in the process; CACHED: offset in the file, in bytes */
+	__u64 inode;
+	__u32 device;
+	__u32 generation;
 	__u32 tgid;
 	__u16 verdict;
 	__u16 order;
@@ -365,6 +381,25 @@ static __always_inline __u64 head_page(__u64 page)
 	return info & ~1ull;
 }
 
+#define S_IFMT		0170000
+#define S_IFREG		0100000
+
+/* Names the file of a page-cache page, by which user space can open it and map the page itself. */
+static __always_inline enum verdict name_file(struct search *s, __u64 mapping, struct answer *a)
+{
+	__u64 inode = (__u64)FIELD(mapping, struct address_space, host);
+	__u64 sb = (__u64)FIELD(inode, struct inode, i_sb);
+
+	/* Block devices, which cache the metadata of their file systems, and long symbolic links. */
+	if ((FIELD(inode, struct inode, i_mode) & S_IFMT) != S_IFREG)
+		return UNOPENABLE;
+	a->inode = FIELD(inode, struct inode, i_ino);
+	a->generation = FIELD(inode, struct inode, i_generation);
+	a->device = FIELD(sb, struct super_block, s_dev);
+	a->address = s->pgoff << PAGE_SHIFT;
+	return CACHED;
+}
+
 static __always_inline enum verdict search_page(struct search *s, __u64 pfn, struct answer *a)
 {
 	__u64 page_bytes = bpf_core_type_size(struct page);
@@ -395,11 +430,10 @@ static __always_inline enum verdict search_page(struct search *s, __u64 pfn, str
 		s->node = (__u64)FIELD(mapping, struct address_space, i_mmap.rb_root.rb_node);
 	s->phase = DESCEND;
 	s->address = 0;
-	if (!s->node)
-		return s->anon ? NOT_FOUND : UNMAPPED;
-	bpf_loop(WALK_STEPS_MAX, walk_step, s, 0);
+	if (s->node)
+		bpf_loop(WALK_STEPS_MAX, walk_step, s, 0);
 	if (!s->address)
-		return NOT_FOUND;
+		return s->anon ? NOT_FOUND : name_file(s, mapping, a);
 	a->address = s->address;
 	a->tgid = s->tgid;
 	return MAPPED;

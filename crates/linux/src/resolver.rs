@@ -1,10 +1,11 @@
-//! Loads and calls the BPF resolver: page frame number → a process and an address that map it.
+//! Loads and calls the BPF resolver: page frame number → a process and an address that map it, or a
+//! file and an offset.
 
 use std::io;
 
 use libbpf_rs::{Object, ObjectBuilder, ProgramInput};
 use memmap2::MmapMut;
-use pghot_engine::{Found, Outcome};
+use pghot_engine::{FileId, Found, Outcome, Place};
 use pghot_hotness::Pfn;
 
 use crate::bpf;
@@ -37,9 +38,22 @@ pub enum ResolverError {
 struct Answer {
     head_pfn: u64,
     address: u64,
+    inode: u64,
+    device: u32,
+    generation: u32,
     tgid: u32,
     verdict: u16,
     order: u16,
+}
+
+impl Answer {
+    fn file(&self) -> FileId {
+        FileId {
+            device: self.device,
+            inode: self.inode,
+            generation: self.generation,
+        }
+    }
 }
 
 /// The loaded program with its arrays. Not shared: each migrator has its own.
@@ -87,7 +101,7 @@ impl Resolver {
         Ok(output.return_value)
     }
 
-    /// Finds out where each page is mapped; one answer per page, appended to `found`. An answer
+    /// Finds out where each page is; one answer per page, appended to `found`. An answer
     /// is a hint: by the time it is used the page may be elsewhere.
     pub fn resolve(&mut self, pfns: &[Pfn], found: &mut Vec<Found>) {
         for batch in pfns.chunks(BATCH_PAGES) {
@@ -105,17 +119,18 @@ impl Resolver {
         let bytes = &self.answers[i * size_of::<Answer>()..(i + 1) * size_of::<Answer>()];
         // SAFETY: `Answer` is plain numbers without padding, and the slice is as long as it is.
         let a: Answer = unsafe { bytes.as_ptr().cast::<Answer>().read_unaligned() };
+        let folio = |place| Found::Folio {
+            place,
+            head: a.head_pfn,
+            pages: 1 << a.order,
+        };
         match a.verdict {
-            1 => Found::Mapped {
-                pid: a.tgid,
-                address: a.address,
-                head: a.head_pfn,
-                pages: 1 << a.order,
-            },
+            1 => folio(Place::in_process(a.tgid, a.address)),
             2 => Found::Unresolved(Outcome::Free),
             3 => Found::Unresolved(Outcome::Ksm),
             4 => Found::Unresolved(Outcome::Kernel),
-            5 => Found::Unresolved(Outcome::Unmapped),
+            5 => Found::Unresolved(Outcome::Unopenable),
+            7 => folio(Place::in_file(a.file(), a.address)),
             _ => Found::Unresolved(Outcome::NotFound),
         }
     }

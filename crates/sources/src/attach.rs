@@ -11,6 +11,9 @@ use pghot_linux::bpf;
 use crate::records::RANGES_MAX;
 use crate::{Error, ReadySample, RecordMaps, SourceCost, SourceStats};
 
+/// Counters that every source has: the first words of its `stats`.
+const COMMON_COUNTERS: usize = 6;
+
 /// A loaded BPF object that reports into the record maps.
 pub(crate) struct Reporter {
     object: Object,
@@ -142,15 +145,8 @@ impl Reporter {
     }
 
     pub fn stats(&self) -> Result<SourceStats, Error> {
-        let per_cpu = self
-            .stats
-            .lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY)
-            .map_err(|source| Error::Bpf {
-                what: "read the source's statistics",
-                source,
-            })?
-            .unwrap_or_default();
-        let sum = |i: usize| per_cpu.iter().filter_map(|bytes| word(bytes, i)).sum();
+        let counted = self.counters()?;
+        let sum = |i: usize| counted.get(i).copied().unwrap_or(0);
         Ok(SourceStats {
             recorded: sum(0),
             recorded_pages: sum(1),
@@ -159,6 +155,26 @@ impl Reporter {
             not_tracked: sum(4),
             unreadable: sum(5),
         })
+    }
+
+    /// What a program counts in `stats` behind the counters of every source.
+    pub fn own_counters(&self) -> Result<Vec<u64>, Error> {
+        Ok(self.counters()?.split_off(COMMON_COUNTERS))
+    }
+
+    /// All words of `stats`, summed over the CPUs.
+    fn counters(&self) -> Result<Vec<u64>, Error> {
+        let per_cpu = self
+            .stats
+            .lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY)
+            .map_err(|source| Error::Bpf {
+                what: "read the source's statistics",
+                source,
+            })?
+            .unwrap_or_default();
+        let words = self.stats.value_size() as usize / 8;
+        let sum = |i: usize| per_cpu.iter().filter_map(|bytes| word(bytes, i)).sum();
+        Ok((0..words).map(sum).collect())
     }
 
     /// What its programs cost.

@@ -11,6 +11,7 @@ mod attach;
 mod bulk;
 pub mod hint_fault;
 pub mod mglru;
+pub mod page_cache;
 mod records;
 mod worker;
 
@@ -28,7 +29,11 @@ pub use pghot_linux::probe::Answer as Availability;
 pub use records::RecordMaps;
 
 /// Every source, in the order of their bits in `enabled_sources`.
-pub const SOURCES: &[Descriptor] = &[hint_fault::DESCRIPTOR, mglru::DESCRIPTOR];
+pub const SOURCES: &[Descriptor] = &[
+    hint_fault::DESCRIPTOR,
+    page_cache::DESCRIPTOR,
+    mglru::DESCRIPTOR,
+];
 
 /// A source, described once: for `enabled_sources`, `doctor`, `status` and the reference.
 pub struct Descriptor {

@@ -96,7 +96,7 @@ pub struct Args {
 }
 
 /// A time that can be waited for: not negative, and at most a year.
-fn seconds(text: &str) -> Result<f64, String> {
+pub fn seconds(text: &str) -> Result<f64, String> {
     const YEAR_S: f64 = 365.0 * 24.0 * 3600.0;
     match text.parse::<f64>() {
         Ok(seconds) if (0.0..=YEAR_S).contains(&seconds) => Ok(seconds),

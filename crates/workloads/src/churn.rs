@@ -125,9 +125,9 @@ impl Worker {
     pub fn new(number: u32, seed: u64, home: u32, dir: PathBuf) -> Result<Worker> {
         let page_bytes = sys::page_bytes();
         let kept = Mapping::new(KEPT_PAGES * page_bytes, None).context("cannot map memory")?;
-        sys::bind_thread_to_node(home)?;
+        sys::allocate_from(Some(home))?;
         kept.stamp(0, KEPT_PAGES, page_bytes);
-        sys::unbind_thread()?;
+        sys::allocate_from(None)?;
         Ok(Worker {
             random: XorShift::new(seed.wrapping_add(u64::from(number))),
             home,
@@ -162,9 +162,9 @@ impl Worker {
     /// Pages that start on the home node and are used a while after.
     fn stamped(&mut self, pages: usize) -> Result<Mapping> {
         let mapping = Mapping::new(pages * self.page_bytes, None).context("cannot map memory")?;
-        sys::bind_thread_to_node(self.home)?;
+        sys::allocate_from(Some(self.home))?;
         mapping.stamp(0, pages, self.page_bytes);
-        sys::unbind_thread()?;
+        sys::allocate_from(None)?;
         Ok(mapping)
     }
 
@@ -235,9 +235,9 @@ impl Worker {
         file.set_len(bytes as u64)
             .context("cannot extend the file")?;
         let mapping = Mapping::new(bytes, Some(&file)).context("cannot map the file")?;
-        sys::bind_thread_to_node(self.home)?;
+        sys::allocate_from(Some(self.home))?;
         mapping.stamp(0, FILE_PAGES, self.page_bytes);
-        sys::unbind_thread()?;
+        sys::allocate_from(None)?;
         self.check(&mapping, 0, FILE_PAGES, mapping.start);
         file.set_len(bytes as u64 / 2)
             .context("cannot truncate the file")?;
@@ -279,9 +279,9 @@ impl Worker {
         // SAFETY: pages of our own mapping, which are written anew before they are read.
         let result = unsafe { libc::madvise(start, pages * self.page_bytes, libc::MADV_DONTNEED) };
         sys::check(result.into()).context("cannot discard pages")?;
-        sys::bind_thread_to_node(self.home)?;
+        sys::allocate_from(Some(self.home))?;
         self.kept.stamp(first, first + pages, self.page_bytes);
-        sys::unbind_thread()?;
+        sys::allocate_from(None)?;
         self.done.discards += 1;
         Ok(())
     }

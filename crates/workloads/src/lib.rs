@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`args`] | the flags of `hotset` |
 //! | [`list`] | `0,2-3`: lists of CPUs and nodes |
+//! | [`cached_file`] | a file in the page cache of its home node, for `pagecache` |
 //! | [`hot_set`] | which pages are hot |
 //! | [`region`] | the memory: made on its home node, stamped, verified |
 //! | [`access`] | the threads that touch it |
@@ -19,6 +20,7 @@
 
 pub mod access;
 pub mod args;
+pub mod cached_file;
 pub mod churn;
 pub mod hot_set;
 pub mod idle_forks;

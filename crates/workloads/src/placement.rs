@@ -47,7 +47,7 @@ impl PlacementQuery {
 }
 
 /// Counts statuses (a node, or a negative errno for a page that is nowhere) by heat and tier.
-fn tally(status: &[i32], is_hot: &[bool], fast: &IdList) -> Placement {
+pub(crate) fn tally(status: &[i32], is_hot: &[bool], fast: &IdList) -> Placement {
     let mut placement = Placement::default();
     for (&status, &hot) in status.iter().zip(is_hot) {
         let Ok(node) = u32::try_from(status) else {

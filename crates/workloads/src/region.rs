@@ -121,7 +121,7 @@ impl Region {
     pub fn populate(&self, seed: u64) -> Result<()> {
         match self.backing {
             // Page cache is placed by the policy of whoever reads it in, not by the mapping's.
-            Backing::File => sys::bind_thread_to_node(self.home)?,
+            Backing::File => sys::allocate_from(Some(self.home))?,
             Backing::Anon | Backing::Thp | Backing::Shared => {
                 sys::bind_to_node(&self.range, self.home)?;
             }
@@ -137,7 +137,7 @@ impl Region {
     /// that has one.
     pub fn release(&self) -> Result<()> {
         match self.backing {
-            Backing::File => sys::unbind_thread(),
+            Backing::File => sys::allocate_from(None),
             Backing::Anon | Backing::Thp | Backing::Shared => sys::unbind(&self.range),
         }
     }

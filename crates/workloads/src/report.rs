@@ -91,47 +91,40 @@ pub struct Done {
 impl Event {
     /// Prints the event as one line.
     pub fn print(&self) -> Result<()> {
-        let mut line = serde_json::to_string(self).context("cannot encode the event")?;
-        line.push('\n');
-        std::io::stdout()
-            .lock()
-            .write_all(line.as_bytes())
-            .context("cannot write to stdout")
+        print(self)
     }
 }
 
-/// When `percent` % of `hot_pages` first were on fast nodes, linearly between two samples.
-pub fn time_to_percent_s(samples: &[Sample], hot_pages: u64, percent: u64) -> Option<f64> {
+/// Prints an event as one line.
+pub fn print(event: &impl Serialize) -> Result<()> {
+    let mut line = serde_json::to_string(event).context("cannot encode the event")?;
+    line.push('\n');
+    std::io::stdout()
+        .lock()
+        .write_all(line.as_bytes())
+        .context("cannot write to stdout")
+}
+
+/// When `percent` % of `hot_pages` first were on fast nodes, linearly between two samples. A sample
+/// is a time in seconds and the number of pages there.
+pub fn time_to_percent_s(samples: &[(f64, u64)], hot_pages: u64, percent: u64) -> Option<f64> {
     let wanted = (hot_pages * percent).div_ceil(100);
-    let reached = samples
-        .iter()
-        .position(|sample| sample.hot_fast >= wanted)?;
-    let after = &samples[reached];
-    let Some(before) = reached.checked_sub(1).map(|index| &samples[index]) else {
-        return Some(after.t_s);
+    let reached = samples.iter().position(|&(_, pages)| pages >= wanted)?;
+    let (after_s, after) = samples[reached];
+    let Some((before_s, before)) = reached.checked_sub(1).map(|index| samples[index]) else {
+        return Some(after_s);
     };
-    let share = (wanted - before.hot_fast) as f64 / (after.hot_fast - before.hot_fast) as f64;
-    Some(before.t_s + share * (after.t_s - before.t_s))
+    let share = (wanted - before) as f64 / (after - before) as f64;
+    Some(before_s + share * (after_s - before_s))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn samples(points: &[(f64, u64)]) -> Vec<Sample> {
-        let sample = |&(t_s, hot_fast)| Sample {
-            t_s,
-            nodes: NodePages::new(),
-            hot_fast,
-            cold_fast: 0,
-            accesses: 0,
-        };
-        points.iter().map(sample).collect()
-    }
-
     #[test]
     fn interpolates_between_two_samples() {
-        let run = samples(&[(0.0, 0), (1.0, 400), (2.0, 800), (2.5, 1000)]);
+        let run = [(0.0, 0), (1.0, 400), (2.0, 800), (2.5, 1000)];
         assert_eq!(time_to_percent_s(&run, 1000, 50), Some(1.25));
         assert_eq!(time_to_percent_s(&run, 1000, 90), Some(2.25));
         assert_eq!(time_to_percent_s(&run, 1000, 100), Some(2.5));
@@ -139,14 +132,14 @@ mod tests {
 
     #[test]
     fn never_reached_is_none() {
-        let run = samples(&[(0.0, 0), (1.0, 999)]);
+        let run = [(0.0, 0), (1.0, 999)];
         assert_eq!(time_to_percent_s(&run, 1000, 100), None);
         assert_eq!(time_to_percent_s(&[], 1000, 50), None);
     }
 
     #[test]
     fn reached_at_once_and_lost_again() {
-        let run = samples(&[(0.1, 1000), (0.2, 0), (0.3, 1000)]);
+        let run = [(0.1, 1000), (0.2, 0), (0.3, 1000)];
         assert_eq!(time_to_percent_s(&run, 1000, 100), Some(0.1));
     }
 

@@ -54,18 +54,8 @@ pub fn page_bytes() -> usize {
 
 /// Has the next page faults of `range` served by `node` alone.
 pub fn bind_to_node(range: &Range<usize>, node: u32) -> Result<()> {
-    let mask = node_mask(node)?;
+    let mask = mask_of(node)?;
     mbind(range, MPOL_BIND, Some(&mask)).with_context(|| format!("cannot bind to node {node}"))
-}
-
-fn node_mask(node: u32) -> Result<[u64; MASK_NODES / u64::BITS as usize]> {
-    let bits = u64::BITS as usize;
-    let mut mask = [0; MASK_NODES / u64::BITS as usize];
-    let word = mask
-        .get_mut(node as usize / bits)
-        .with_context(|| format!("no node {node}"))?;
-    *word |= 1 << (node as usize % bits);
-    Ok(mask)
 }
 
 /// Takes the policy of `range` away again. NUMA balancing skips mappings that have one.
@@ -73,23 +63,16 @@ pub fn unbind(range: &Range<usize>) -> Result<()> {
     mbind(range, MPOL_DEFAULT, None).context("cannot unbind the memory")
 }
 
-/// Makes the calling thread allocate on one node only: the policy that decides where page cache
-/// goes.
-pub fn bind_thread_to_node(node: u32) -> Result<()> {
-    let mask = node_mask(node)?;
-    set_mempolicy(MPOL_BIND, Some(&mask)).with_context(|| format!("cannot bind to node {node}"))
-}
-
-/// Takes the calling thread's policy away again.
-pub fn unbind_thread() -> Result<()> {
-    set_mempolicy(MPOL_DEFAULT, None).context("cannot unbind the thread")
-}
-
-fn set_mempolicy(mode: libc::c_long, mask: Option<&[u64]>) -> io::Result<()> {
-    let (pointer, max_node) = mask_arguments(mask);
-    // SAFETY: the mask is readable for `max_node - 1` bits; the policy changes where pages come
-    // from, not what is in them.
-    check(unsafe { libc::syscall(libc::SYS_set_mempolicy, mode, pointer, max_node) })
+/// Has this thread's next pages, of memory and of files, come from `node` alone, or from anywhere.
+pub fn allocate_from(node: Option<u32>) -> Result<()> {
+    let (mode, mask) = match node {
+        Some(node) => (MPOL_BIND, Some(mask_of(node)?)),
+        None => (MPOL_DEFAULT, None),
+    };
+    let (pointer, max_node) = mask_arguments(mask.as_ref().map(<[u64; _]>::as_slice));
+    // SAFETY: the mask is readable for `max_node - 1` bits; only where pages come from changes.
+    let result = unsafe { libc::syscall(libc::SYS_set_mempolicy, mode, pointer, max_node) };
+    check(result).with_context(|| format!("cannot take memory from node {node:?}"))
 }
 
 /// Pointer and length of a node mask, as the kernel takes them: it looks at one bit less than it is
@@ -98,6 +81,16 @@ fn mask_arguments(mask: Option<&[u64]>) -> (*const u64, usize) {
     mask.map_or((ptr::null(), 0), |mask| {
         (mask.as_ptr(), mask.len() * u64::BITS as usize + 1)
     })
+}
+
+fn mask_of(node: u32) -> Result<[u64; MASK_NODES / u64::BITS as usize]> {
+    let bits = u64::BITS as usize;
+    let mut mask = [0; MASK_NODES / u64::BITS as usize];
+    let word = mask
+        .get_mut(node as usize / bits)
+        .with_context(|| format!("no node {node}"))?;
+    *word |= 1u64 << (node as usize % bits);
+    Ok(mask)
 }
 
 fn mbind(range: &Range<usize>, mode: libc::c_long, mask: Option<&[u64]>) -> io::Result<()> {

@@ -6,11 +6,11 @@ use std::fs;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 
 use crate::rig::{Daemon, hotset, number};
-use crate::{Ctx, Test};
+use crate::{Ctx, Test, page_cache};
 
 /// Recall and precision that every cell must reach.
 const GOOD: f64 = 0.95;
@@ -18,14 +18,23 @@ const GOOD: f64 = 0.95;
 /// Length of a run. Everything cold has been touched by then.
 const SECONDS: &str = "22";
 
+/// A tenth of it is 6 huge pages.
+const SIZE_MIB: &str = "128";
+
 /// One row of the table, before it is measured.
 pub struct Cell {
     test: Test,
     source: &'static str,
     bit: &'static str,
-    shape: &'static str,
-    /// What makes `hotset` that shape.
-    flags: &'static [&'static str],
+    shape: &'static Shape,
+}
+
+/// A kind of memory.
+struct Shape {
+    name: &'static str,
+    machine: &'static str,
+    /// What makes `hotset` that shape; without any it is `pagecache` that reads a file.
+    flags: Option<&'static [&'static str]>,
 }
 
 /// One row of the table.
@@ -45,58 +54,57 @@ struct Row {
 const fn cell(
     name: &'static str,
     source: (&'static str, &'static str),
-    shape: &'static str,
-    flags: &'static [&'static str],
+    shape: &'static Shape,
 ) -> Cell {
     Cell {
-        test: Test::new(name, "tiered3", measure),
+        test: Test::new(name, shape.machine, measure),
         source: source.0,
         bit: source.1,
         shape,
-        flags,
     }
 }
 
 const HINT_FAULT: (&str, &str) = ("hint_fault", "0x1");
+const PAGE_CACHE: (&str, &str) = ("page_cache", "0x8");
 const MGLRU: (&str, &str) = ("mglru", "0x10");
 
-const SCATTERED: &[&str] = &[];
-const CONTIGUOUS: &[&str] = &["--layout", "contiguous"];
-const THP: &[&str] = &["--backing", "thp", "--size-mib", "256"];
-const SHARED: &[&str] = &["--backing", "shared"];
+const fn shape(name: &'static str, flags: &'static [&'static str]) -> Shape {
+    Shape {
+        name,
+        machine: "tiered3",
+        flags: Some(flags),
+    }
+}
+
+static SCATTERED: Shape = shape("anon 4K scattered", &[]);
+static CONTIGUOUS: Shape = shape("anon 4K contiguous", &["--layout", "contiguous"]);
+static THP: Shape = shape("THP", &["--backing", "thp"]);
+static SHARED: Shape = shape("shared tmpfs", &["--backing", "shared"]);
 /// Loads only: a store to a shared page gives the writer its own, in the top tier.
-const FORKS: &[&str] = &["--forks", "4", "--store-percent", "0"];
+static FORKS: Shape = shape("forked", &["--forks", "4", "--store-percent", "0"]);
+static FILE: Shape = Shape {
+    name: "mapped file",
+    machine: "tiered3-disk",
+    flags: Some(&["--backing", "file", "--dir", page_cache::DIR]),
+};
+static READ: Shape = Shape {
+    name: "unmapped file",
+    machine: "tiered3-disk",
+    flags: None,
+};
 
 /// Every cell. A shape that a source cannot see is missing here and explained in its README.
-const CELLS: &[Cell] = &[
-    cell(
-        "accuracy_hint_fault_scattered",
-        HINT_FAULT,
-        "anon 4K scattered",
-        SCATTERED,
-    ),
-    cell(
-        "accuracy_hint_fault_contiguous",
-        HINT_FAULT,
-        "anon 4K contiguous",
-        CONTIGUOUS,
-    ),
-    cell("accuracy_hint_fault_thp", HINT_FAULT, "THP", THP),
-    cell(
-        "accuracy_mglru_scattered",
-        MGLRU,
-        "anon 4K scattered",
-        SCATTERED,
-    ),
-    cell(
-        "accuracy_mglru_contiguous",
-        MGLRU,
-        "anon 4K contiguous",
-        CONTIGUOUS,
-    ),
-    cell("accuracy_mglru_thp", MGLRU, "THP", THP),
-    cell("accuracy_mglru_shared", MGLRU, "shared tmpfs", SHARED),
-    cell("accuracy_mglru_forks", MGLRU, "forked", FORKS),
+static CELLS: &[Cell] = &[
+    cell("accuracy_hint_fault_scattered", HINT_FAULT, &SCATTERED),
+    cell("accuracy_hint_fault_contiguous", HINT_FAULT, &CONTIGUOUS),
+    cell("accuracy_hint_fault_thp", HINT_FAULT, &THP),
+    cell("accuracy_page_cache_read", PAGE_CACHE, &READ),
+    cell("accuracy_mglru_scattered", MGLRU, &SCATTERED),
+    cell("accuracy_mglru_contiguous", MGLRU, &CONTIGUOUS),
+    cell("accuracy_mglru_thp", MGLRU, &THP),
+    cell("accuracy_mglru_shared", MGLRU, &SHARED),
+    cell("accuracy_mglru_forks", MGLRU, &FORKS),
+    cell("accuracy_mglru_file", MGLRU, &FILE),
 ];
 
 /// The cells as tests.
@@ -108,23 +116,35 @@ static ROWS: Mutex<Vec<Row>> = Mutex::new(Vec::new());
 
 fn measure(ctx: &mut Ctx) -> Result<()> {
     let cell = CELLS.iter().find(|cell| cell.test.name == ctx.test);
-    let cell = cell.expect("only cells are run by this");
-    let daemon = Daemon::start(&ctx.vm, &["--enabled-sources", cell.bit])?;
-    let mut flags = vec!["--hot-percent", "10", "--cold-sweep-seconds", "20"];
-    flags.extend(["--seconds", SECONDS, "--report-ms", "1000"]);
-    if !cell.flags.contains(&"--size-mib") {
-        flags.extend(["--size-mib", "128"]);
+    let cell = cell.context("only cells are measured")?;
+    let vm = &ctx.vm;
+    let needs_disk = cell.shape.machine == "tiered3-disk";
+    if needs_disk {
+        page_cache::mount_disk(vm)?;
     }
-    flags.extend(cell.flags);
-    let run = hotset(&ctx.vm, &flags)?;
+    let daemon = Daemon::start(vm, &["--enabled-sources", cell.bit])?;
+    let mut flags = vec!["--size-mib", SIZE_MIB, "--hot-percent", "10"];
+    flags.extend(["--cold-sweep-seconds", "20", "--seconds", SECONDS]);
+    let run = match cell.shape.flags {
+        Some(more) => {
+            flags.extend(["--report-ms", "1000"]);
+            flags.extend(more);
+            hotset(vm, &flags)?
+        }
+        None => {
+            flags.extend(["--file", page_cache::FILE]);
+            page_cache::pagecache(vm, &flags)?
+        }
+    };
     let status = daemon.status()?;
     let row = Row {
         source: cell.source,
         kernel: ctx.kernel.name.clone(),
-        shape: cell.shape,
+        shape: cell.shape.name,
         recall: number(&run, "/recall")?,
         precision: run["precision"].as_f64().unwrap_or(0.0),
-        seconds: run["t95_s"].as_f64(),
+        // `pagecache` looks where its pages are at the end only.
+        seconds: run.get("t95_s").unwrap_or(&run["elapsed_s"]).as_f64(),
     };
     let is_good = row.recall >= GOOD && row.precision >= GOOD;
     let said = format!("recall {:.3}, precision {:.3}", row.recall, row.precision);
@@ -133,6 +153,9 @@ fn measure(ctx: &mut Ctx) -> Result<()> {
         .push(row);
     ensure!(is_good, "{said}: {run}\n{status:#}");
     daemon.stop()?;
+    if needs_disk {
+        page_cache::unmount(vm)?;
+    }
     Ok(())
 }
 

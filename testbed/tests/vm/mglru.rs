@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use pghot_testbed::Vm;
 use serde_json::Value;
 
-use crate::rig::{Daemon, finish, hotset, number, start_hotset};
+use crate::rig::{Daemon, finish, hotset, number, source, start_hotset};
 use crate::{Ctx, Test};
 
 pub const TESTS: &[Test] = &[
@@ -64,14 +64,7 @@ fn ensure_found(daemon: &Daemon<'_>, done: &Value) -> Result<()> {
 
 /// What `status` says of the source.
 fn mglru(daemon: &Daemon<'_>) -> Result<Value> {
-    source(daemon, "mglru")
-}
-
-fn source(daemon: &Daemon<'_>, name: &str) -> Result<Value> {
-    let status = daemon.status()?;
-    let sources = status["sources"].as_array().cloned().unwrap_or_default();
-    let found = sources.into_iter().find(|source| source["name"] == name);
-    found.with_context(|| format!("no source {name}: {status:#}"))
+    Ok(source(&daemon.status()?, "mglru")?.clone())
 }
 
 fn detail(daemon: &Daemon<'_>, name: &str) -> Result<f64> {
@@ -156,7 +149,8 @@ fn says_what_is_missing(ctx: &mut Ctx) -> Result<()> {
     let enabled = vm.read(ENABLED)?.trim().to_owned();
     let runs_on = |words: &str| -> Result<()> {
         let daemon = Daemon::start(vm, &["--enabled-sources", "0x11"])?;
-        let (ours, faults) = (mglru(&daemon)?, source(&daemon, "hint_fault")?);
+        let status = daemon.status()?;
+        let (ours, faults) = (source(&status, "mglru")?, source(&status, "hint_fault")?);
         ensure!(ours["state"] == "unavailable", "{ours:#}");
         ensure!(ours["why"].to_string().contains(words), "{ours:#}");
         ensure!(faults["state"] == "running", "{faults:#}");

@@ -8,16 +8,19 @@ use anyhow::Result;
 use pghot_testbed::{Kernel, Machine, Spec, Vm, guest_binaries};
 
 /// Tools of the host that tests may run in the guest besides the binaries under test.
-const TOOLS: [&str; 9] = [
+const TOOLS: &[&str] = &[
     "/bin/sh",
     "/bin/cat",
+    "/bin/dmesg",
     "/bin/mount",
     "/bin/rm",
     "/bin/rmdir",
-    "/bin/umount",
     "/bin/sleep",
+    "/bin/umount",
+    "/sbin/mkfs.ext4",
     "/usr/bin/setpriv",
-    "/bin/dmesg",
+    "/usr/bin/stat",
+    "/usr/bin/truncate",
 ];
 
 /// At most one idle guest per test thread, so that no more guests are alive than there are threads.
@@ -42,7 +45,7 @@ impl Pool {
             drop(idle);
         }
         let mut binaries = guest_binaries()?;
-        binaries.extend(TOOLS.map(Into::into));
+        binaries.extend(TOOLS.iter().map(Into::into));
         Ok(Vm::boot(&Spec::new(machine, kernel, &binaries))?)
     }
 

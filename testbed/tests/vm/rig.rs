@@ -64,6 +64,13 @@ pub fn number(status: &Value, pointer: &str) -> Result<f64> {
     value.with_context(|| format!("the status has no number at {pointer}: {status:#}"))
 }
 
+/// What a status says of one source.
+pub fn source<'a>(status: &'a Value, name: &str) -> Result<&'a Value> {
+    let mut sources = status["sources"].as_array().into_iter().flatten();
+    let found = sources.find(|source| source["name"] == name);
+    found.with_context(|| format!("no source {name}: {status:#}"))
+}
+
 /// Base pages of an outcome, over the only lower-tier node.
 pub fn outcome(status: &Value, name: &str) -> Result<f64> {
     number(status, &format!("/lower_tier/0/totals/outcomes/{name}"))
@@ -72,11 +79,20 @@ pub fn outcome(status: &Value, name: &str) -> Result<f64> {
 /// Starts `hotset` on node 2 with more flags, waits until its pages are there, and returns it with
 /// what it says of them.
 pub fn start_hotset(vm: &Vm, flags: &[&str]) -> Result<(Process, Value)> {
-    let base = ["hotset", "--home", "2", "--fast", "0,1", "--cpus", "0"];
+    start_workload(vm, "hotset", flags)
+}
+
+/// Starts `pagecache` on a file whose page cache is on node 2, as above.
+pub fn start_pagecache(vm: &Vm, flags: &[&str]) -> Result<(Process, Value)> {
+    start_workload(vm, "pagecache", flags)
+}
+
+fn start_workload(vm: &Vm, name: &str, flags: &[&str]) -> Result<(Process, Value)> {
+    let base = [name, "--home", "2", "--fast", "0,1", "--cpus", "0"];
     let argv: Vec<&str> = base.iter().chain(flags).copied().collect();
     let mut process = vm.spawn(&argv)?;
     let mut ready = None;
-    vm.wait_until("hotset has its pages", START_LIMIT, || {
+    vm.wait_until("the workload has its pages", START_LIMIT, || {
         ready = process
             .lines()?
             .into_iter()
@@ -85,7 +101,7 @@ pub fn start_hotset(vm: &Vm, flags: &[&str]) -> Result<(Process, Value)> {
     })?;
     match ready {
         Some(ready) => Ok((process, serde_json::from_str(&ready)?)),
-        None => bail!("hotset failed: {}", process.stderr()?),
+        None => bail!("{name} failed: {}", process.stderr()?),
     }
 }
 
@@ -97,7 +113,7 @@ pub fn finish(mut process: Process) -> Result<Value> {
         .lines()
         .rev()
         .find(|line| line.contains("\"done\""));
-    let done: Value = serde_json::from_str(done.context("hotset did not say `done`")?)?;
+    let done: Value = serde_json::from_str(done.context("the workload did not say `done`")?)?;
     ensure!(done["errors"] == 0, "pages lost their content: {done}");
     Ok(done)
 }

@@ -266,7 +266,8 @@ impl Sampler<'_> {
 }
 
 fn results(phase: &Phase, end: &Placement, hot_pages: u64, errors: u64) -> Done {
-    let time_to = |percent| time_to_percent_s(&phase.samples, hot_pages, percent);
+    let hot_fast: Vec<_> = phase.samples.iter().map(|s| (s.t_s, s.hot_fast)).collect();
+    let time_to = |percent| time_to_percent_s(&hot_fast, hot_pages, percent);
     let fast = end.hot_fast + end.cold_fast;
     Done {
         t50_s: time_to(50),

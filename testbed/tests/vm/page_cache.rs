@@ -1,0 +1,260 @@
+//! The source `page_cache`: files that are read by system calls, promoted through their files.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use pghot_testbed::{Status, Vm};
+use serde_json::Value;
+
+use crate::rig::{Daemon, finish, kernel_settings, number, outcome, source, start_pagecache};
+use crate::{Ctx, Test};
+
+pub const TESTS: &[Test] = &[
+    Test::new("every_page_of_a_file", "tiered3-disk", every_page_of_a_file),
+    Test::new(
+        "promotion_is_no_access",
+        "tiered3-disk",
+        promotion_is_no_access,
+    ),
+    Test::new("files_may_vanish", "tiered3-disk", files_may_vanish),
+    Test::new("files_of_tmpfs", "tiered3-disk", files_of_tmpfs),
+    Test::new(
+        "the_kernel_promotes_no_page_cache",
+        "tiered3-disk",
+        the_kernel_promotes_no_page_cache,
+    ),
+    Test::new(
+        "page_cache_leaves_nothing_behind",
+        "tiered3-disk",
+        page_cache_leaves_nothing_behind,
+    ),
+];
+
+const DISK: &str = "/dev/nvme0n1";
+pub const DIR: &str = "/tmp/disk";
+pub const FILE: &str = "/tmp/disk/file";
+const ALONE: [&str; 4] = ["--enabled-sources", "0x8", "--freq-threshold", "2"];
+
+/// A new ext4 file system at [`DIR`], where every access that is not hidden shows in the times.
+pub fn mount_disk(vm: &Vm) -> Result<()> {
+    vm.mkdir(DIR)?;
+    vm.exec(&["mkfs.ext4", "-q", "-F", DISK])?.success()?;
+    vm.exec(&["mount", "-o", "strictatime", DISK, DIR])?
+        .success()?;
+    Ok(())
+}
+
+pub fn unmount(vm: &Vm) -> Result<()> {
+    vm.exec(&["umount", DIR])?.success()?;
+    Ok(())
+}
+
+fn access_time(vm: &Vm) -> Result<String> {
+    Ok(vm.exec(&["stat", "-c", "%x", FILE])?.success()?.stdout)
+}
+
+/// Reads from the disk since boot.
+fn disk_reads(vm: &Vm) -> Result<u64> {
+    let stat = vm.read("/sys/block/nvme0n1/stat")?;
+    let reads = stat.split_ascii_whitespace().next();
+    Ok(reads.unwrap_or_default().parse()?)
+}
+
+fn recorded(daemon: &Daemon) -> Result<f64> {
+    recorded_in(&daemon.status()?)
+}
+
+fn recorded_in(status: &Value) -> Result<f64> {
+    number(source(status, "page_cache")?, "/stats/recorded")
+}
+
+/// Runs `pagecache` to its end.
+pub fn pagecache(vm: &Vm, flags: &[&str]) -> Result<Value> {
+    finish(start_pagecache(vm, flags)?.0)
+}
+
+/// All pages of a file are read at random, again and again, and all are promoted; nobody sees
+/// anything of it: not the access time, not the disk, not the file system when it is unmounted.
+fn every_page_of_a_file(ctx: &mut Ctx) -> Result<()> {
+    let vm = &ctx.vm;
+    mount_disk(vm)?;
+    let daemon = Daemon::start(vm, &ALONE)?;
+    let flags = ["--file", FILE, "--size-mib", "64", "--seconds", "40"];
+    let flags: Vec<&str> = flags.into_iter().chain(["--until-promoted"]).collect();
+    let (reader, _) = start_pagecache(vm, &flags)?;
+    let (time, reads) = (access_time(vm)?, disk_reads(vm)?);
+    vm.wait_until("pages are promoted", Duration::from_secs(40), || {
+        let moved = daemon.status().and_then(|status| outcome(&status, "moved"));
+        Ok(moved.is_ok_and(|moved| moved > 12000.0) || reader.try_wait()?.is_some())
+    })?;
+    let time_after = access_time(vm);
+    let done = finish(reader)?;
+    let status = daemon.status()?;
+    println!("{done}");
+    ensure!(
+        number(&done, "/hot_left")? <= 16.0,
+        "pages were left behind: {done}\n{status:#}"
+    );
+    let time_after = time_after?;
+    ensure!(time == time_after, "accessed {time}, later {time_after}");
+    let reads = disk_reads(vm)? - reads;
+    ensure!(reads == 0, "{reads} reads from the disk");
+    ensure!(
+        outcome(&status, "moved")? >= 16368.0,
+        "not by us: {status:#}"
+    );
+    ensure!(
+        vm.vmstat("pgpromote_success")? == 0,
+        "the kernel promoted pages"
+    );
+    unmount(vm)?;
+    daemon.stop()?;
+    Ok(())
+}
+
+/// While nobody reads, thousands of pages are promoted through mappings of the daemon: not one
+/// access is recorded for it.
+fn promotion_is_no_access(ctx: &mut Ctx) -> Result<()> {
+    let vm = &ctx.vm;
+    mount_disk(vm)?;
+    let flags = ["--promote-rate-limit-MBps", "0"];
+    let flags: Vec<&str> = ALONE.into_iter().chain(flags).collect();
+    let daemon = Daemon::start(vm, &flags)?;
+    let (mut reader, _) = start_pagecache(vm, &["--file", FILE, "--size-mib", "16"])?;
+    vm.wait_until("pages wait", Duration::from_secs(20), || {
+        let ready = daemon.number("/lower_tier/0/last_pass/ready");
+        Ok(ready.is_ok_and(|ready| ready > 4000.0))
+    })?;
+    // Without the limit before the reader stops: the pages stay hot for a moment only.
+    vm.exec(&["pghot", "set", "kmigrated_sleep_ms", "1000"])?
+        .success()?;
+    vm.exec(&["pghot", "set", "promote_rate_limit_MBps", "1024"])?
+        .success()?;
+    reader.signal(libc::SIGSTOP)?;
+    let before = daemon.status()?;
+    let moved_before = outcome(&before, "moved")?;
+    vm.wait_until("the rest is promoted", Duration::from_secs(20), || {
+        let ready = daemon.number("/lower_tier/0/last_pass/ready");
+        Ok(ready.is_ok_and(|ready| ready == 0.0))
+    })?;
+    let after = daemon.status()?;
+    let moved = outcome(&after, "moved")? - moved_before;
+    let recorded = recorded_in(&after)? - recorded_in(&before)?;
+    println!("{moved} moved, {recorded} recorded");
+    ensure!(moved > 1000.0, "only {moved} pages moved: {after:#}");
+    ensure!(recorded == 0.0, "{recorded} accesses by the daemon itself");
+    reader.kill()?;
+    daemon.stop()?;
+    unmount(vm)
+}
+
+/// A file is cut short and deleted while its pages are promoted, and its file system goes away
+/// right after: what became of the pages is counted, and nothing is stuck.
+fn files_may_vanish(ctx: &mut Ctx) -> Result<()> {
+    let vm = &ctx.vm;
+    mount_disk(vm)?;
+    let flags: Vec<&str> = ALONE
+        .into_iter()
+        .chain(["--promote-rate-limit-MBps", "16"])
+        .collect();
+    let daemon = Daemon::start(vm, &flags)?;
+    let (mut reader, _) = start_pagecache(vm, &["--file", FILE, "--size-mib", "64"])?;
+    let wait_for_more = |pages: f64| {
+        let moved = || outcome(&daemon.status()?, "moved");
+        let before = moved()?;
+        vm.wait_until("pages are promoted", Duration::from_secs(30), || {
+            Ok(moved().is_ok_and(|moved| moved >= before + pages))
+        })
+        .map_err(anyhow::Error::from)
+    };
+    wait_for_more(1000.0)?;
+    vm.exec(&["truncate", "-s", "32M", FILE])?.success()?;
+    wait_for_more(1000.0)?;
+    vm.exec(&["rm", FILE])?.success()?;
+    // The reader still has it open, and its pages are as hot as before.
+    wait_for_more(1000.0)?;
+    reader.kill()?;
+    // A batch may hold the file for its milliseconds.
+    vm.wait_until("it is unmounted", Duration::from_secs(3), || {
+        Ok(vm.exec(&["umount", DIR])?.status == Status::Code(0))
+    })?;
+    vm.wait_until("nothing is ready", Duration::from_secs(20), || {
+        let ready = daemon.number("/lower_tier/0/last_pass/ready");
+        Ok(ready.is_ok_and(|ready| ready == 0.0))
+    })?;
+    let status = daemon.status()?;
+    println!("{}", status["lower_tier"][0]["totals"]["outcomes"]);
+    ensure!(outcome(&status, "failed")? == 0.0, "{status:#}");
+    daemon.stop()?;
+    Ok(())
+}
+
+/// tmpfs knows a file by its handle only if somebody asked for the handle.
+fn files_of_tmpfs(ctx: &mut Ctx) -> Result<()> {
+    let vm = &ctx.vm;
+    let daemon = Daemon::start(vm, &ALONE)?;
+    let flags = [
+        "--file",
+        "/run/file",
+        "--size-mib",
+        "16",
+        "--until-promoted",
+    ];
+    let unknown = pagecache(vm, &[&flags[..], &["--seconds", "5"]].concat())?;
+    ensure!(unknown["hot_promoted"] == 0, "{unknown}");
+    let status = daemon.status()?;
+    ensure!(outcome(&status, "unopenable")? >= 4096.0, "{status:#}");
+    let known = ["--seconds", "30", "--encode-handle"];
+    let known = pagecache(vm, &[&flags[..], &known].concat())?;
+    println!("{known}");
+    ensure!(
+        number(&known, "/hot_left")? <= 4.0,
+        "{known}\n{:#}",
+        daemon.status()?
+    );
+    daemon.stop()?;
+    Ok(())
+}
+
+/// The kernel's own tiering does not see these accesses: nobody maps the pages.
+fn the_kernel_promotes_no_page_cache(ctx: &mut Ctx) -> Result<()> {
+    mount_disk(&ctx.vm)?;
+    ctx.vm.write("/proc/sys/kernel/numa_balancing", "2")?;
+    let flags = ["--file", FILE, "--size-mib", "64", "--seconds", "10"];
+    let done = pagecache(&ctx.vm, &flags)?;
+    ctx.vm.write("/proc/sys/kernel/numa_balancing", "0")?;
+    ensure!(done["hot_promoted"] == 0, "{done}");
+    unmount(&ctx.vm)
+}
+
+/// Switched off, the source leaves no hook, and it never had a setting.
+fn page_cache_leaves_nothing_behind(ctx: &mut Ctx) -> Result<()> {
+    let vm = &ctx.vm;
+    let settings = kernel_settings(vm)?;
+    let daemon = Daemon::start(vm, &ALONE)?;
+    let hooks = || -> Result<usize> {
+        let dir = format!("/proc/{}/fdinfo", daemon.pid());
+        let infos = vm.list(&dir)?;
+        let is_link = |fd: &&String| {
+            let info = vm.read(&format!("{dir}/{fd}"));
+            info.is_ok_and(|info| info.contains("link_type:"))
+        };
+        Ok(infos.iter().filter(is_link).count())
+    };
+    ensure!(hooks()? == 1, "{} hooks while it runs", hooks()?);
+    ensure!(
+        kernel_settings(vm)? == settings,
+        "it changed a kernel setting"
+    );
+    let (mut reader, _) = start_pagecache(vm, &["--file", "/run/file", "--size-mib", "16"])?;
+    vm.wait_until("it records", Duration::from_secs(20), || {
+        Ok(recorded(&daemon).is_ok_and(|recorded| recorded > 0.0))
+    })?;
+    vm.exec(&["pghot", "set", "enabled_sources", "0"])?
+        .success()?;
+    ensure!(hooks()? == 0, "{} hooks are left", hooks()?);
+    reader.kill()?;
+    vm.exec(&["rm", "/run/file"])?.success()?;
+    daemon.stop()?;
+    Ok(())
+}

@@ -43,7 +43,7 @@ const ALONE: &[&str] = &["--enabled-sources", "0x10", "--freq-threshold", "2"];
 /// A tenth is hot, and each cold page is touched once in 20 s.
 const KNOWN: &[&str] = &["--size-mib", "128", "--hot-percent", "10"];
 const SWEPT: &[&str] = &["--cold-sweep-seconds", "20", "--report-ms", "1000"];
-/// A pass that only clears, one that finds first touches only, and three for two reports, each 1.2 s
+/// A pass that only clears, two for which pages count as new, and three for two reports, each 1.2 s
 /// after the other; the rest is for moving and for the emulator.
 const FOUND_WITHIN_S: f64 = 12.0;
 
@@ -88,7 +88,7 @@ fn follows_memcgs_that_come_and_go(ctx: &mut Ctx) -> Result<()> {
         let enter = "echo $$ > /sys/fs/cgroup/g/cgroup.procs && exec \"$@\"";
         let base = ["hotset", "--home", "2", "--fast", "0,1", "--cpus", "0"];
         let argv = [&["sh", "-c", enter, "sh"], &base[..], KNOWN, SWEPT].concat();
-        let inside = vm.spawn(&[&argv[..], &["--seconds", "22"]].concat())?;
+        let inside = vm.spawn(&[&argv[..], &["--seconds", "18"]].concat())?;
         ensure_found(&daemon, &finish(inside)?)?;
         vm.exec(&["rmdir", "/sys/fs/cgroup/g"])?.success()?;
     }
@@ -136,7 +136,7 @@ fn switched_off_leaves_nothing(ctx: &mut Ctx) -> Result<()> {
         ensure!(after == before, "{after} BPF objects, {before} before");
     }
     set("0x10")?;
-    let done = hotset(vm, &[KNOWN, SWEPT, &["--seconds", "22"]].concat())?;
+    let done = hotset(vm, &[KNOWN, SWEPT, &["--seconds", "18"]].concat())?;
     ensure_found(&daemon, &done)?;
     daemon.stop()?;
     ensure!(vm.read(ENABLED)? == enabled, "a setting was changed");
@@ -185,7 +185,7 @@ fn survives_lru_gen_off(ctx: &mut Ctx) -> Result<()> {
     vm.write(ENABLED, "0")?;
     wait_for_detail(vm, &daemon, "rounds_lru_gen_off", 2.0)?;
     vm.write(ENABLED, &enabled)?;
-    let done = hotset(vm, &[KNOWN, SWEPT, &["--seconds", "22"]].concat())?;
+    let done = hotset(vm, &[KNOWN, SWEPT, &["--seconds", "18"]].concat())?;
     ensure_found(&daemon, &done)?;
     daemon.stop()?;
     Ok(())
@@ -201,7 +201,9 @@ fn survives_processes_that_exit(ctx: &mut Ctx) -> Result<()> {
         wait_for_detail(vm, &daemon, "agings", agings + 2.0)?;
         doomed.kill()?;
     }
-    let done = hotset(vm, &[KNOWN, SWEPT, &["--seconds", "22"]].concat())?;
+    // A frame that is used again within the window has its last owner's history.
+    wait_for_detail(vm, &daemon, "lruvecs_gone", 1.0)?;
+    let done = hotset(vm, &[KNOWN, SWEPT, &["--seconds", "18"]].concat())?;
     ensure_found(&daemon, &done)?;
     ensure!(detail(&daemon, "refused_other")? == 0.0);
     daemon.stop()?;

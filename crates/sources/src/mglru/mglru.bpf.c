@@ -33,9 +33,8 @@ struct folio___memdesc {
 struct lru_gen_mm_walk;
 
 enum pageflags {
-	PG_referenced = 1,
-	PG_head = 2,
-	PG_workingset = 3,
+	PG_head = 1,
+	PG_workingset = 2,
 };
 
 /*
@@ -74,7 +73,7 @@ struct aging {
 	__u64 previous_ms;	/* when the one before began */
 	__u64 recorded_pages;	/* found so far, in base pages */
 	__u64 ready_folios;
-	__u64 new_pages;	/* young for the first time since they were allocated */
+	__u64 new_pages;	/* young, but perhaps only since they were allocated */
 	__u64 recent_pages;	/* reported by the aging before, or by this one already */
 	__u64 vmemmap;		/* 0 until it was looked up */
 	__u64 folio;		/* see folio_pfn() */
@@ -217,9 +216,10 @@ int BPF_PROG(mglru_update_gen, struct folio *folio, int gen, int old_gen)
 }
 
 /*
- * Kernels that inline folio_update_gen() into walk_update_folio() (in BTF of 7.2). These only mark a
- * page at its first access: without PG_referenced and PG_workingset it was never found young since
- * it was allocated, or not since it was among the oldest.
+ * Kernels that inline folio_update_gen() into walk_update_folio() (in BTF of 7.2). These mark a page
+ * with PG_referenced when they first find it young, and with PG_workingset the next time. The
+ * latter stays until the page is freed: without it, nobody knows that the page was ever accessed
+ * after its birth.
  */
 SEC("?fentry/walk_update_folio")
 int BPF_PROG(mglru_walk_update, struct lru_gen_mm_walk *walk, struct folio *folio)
@@ -230,9 +230,8 @@ int BPF_PROG(mglru_walk_update, struct lru_gen_mm_walk *walk, struct folio *foli
 		return 0;
 
 	unsigned long flags = folio_flags(folio);
-	bool is_new = !has_flag(flags, bpf_core_enum_value(enum pageflags, PG_referenced)) &&
-		      !has_flag(flags, bpf_core_enum_value(enum pageflags, PG_workingset));
 
-	report_young(a, folio, flags, is_new);
+	report_young(a, folio, flags,
+		     !has_flag(flags, bpf_core_enum_value(enum pageflags, PG_workingset)));
 	return 0;
 }

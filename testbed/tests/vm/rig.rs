@@ -19,8 +19,13 @@ pub struct Daemon<'a> {
 impl<'a> Daemon<'a> {
     /// Starts the daemon with more flags and waits until it answers.
     pub fn start(vm: &'a Vm, flags: &[&str]) -> Result<Daemon<'a>> {
+        Self::start_with(vm, flags, &[])
+    }
+
+    /// The same with environment variables.
+    pub fn start_with(vm: &'a Vm, flags: &[&str], env: &[(&str, &str)]) -> Result<Daemon<'a>> {
         let argv: Vec<&str> = ["pghot", "run"].iter().chain(flags).copied().collect();
-        let mut process = vm.spawn(&argv)?;
+        let mut process = vm.spawn_with(&argv, env, b"")?;
         let mut ended = false;
         vm.wait_until("pghot answers", START_LIMIT, || {
             ended = process.try_wait()?.is_some();
@@ -62,6 +67,13 @@ impl<'a> Daemon<'a> {
 pub fn number(status: &Value, pointer: &str) -> Result<f64> {
     let value = status.pointer(pointer).and_then(Value::as_f64);
     value.with_context(|| format!("the status has no number at {pointer}: {status:#}"))
+}
+
+/// What the status says of a source.
+pub fn source<'s>(status: &'s Value, name: &str) -> Result<&'s Value> {
+    let sources = status["sources"].as_array();
+    let found = sources.and_then(|all| all.iter().find(|source| source["name"] == name));
+    found.with_context(|| format!("the status has no source {name}: {status:#}"))
 }
 
 /// Base pages of an outcome, over the only lower-tier node.

@@ -153,6 +153,7 @@ fn access_phase(sampler: &mut Sampler) -> Result<Phase> {
                 cold_pages: hot_set.cold_pages(),
                 period,
                 cpus,
+                stores: args.store_percent == 100,
             };
             scope.spawn(move || sweeper.run(shared))
         });

@@ -84,6 +84,10 @@ pub struct Args {
     #[arg(value_parser = clap::value_parser!(u32).range(0..=256))]
     pub forks: u32,
 
+    /// Hint at the hot pages on this socket of pghot, once, before they are accessed
+    #[arg(long, value_name = "SOCKET")]
+    pub hint: Option<String>,
+
     /// After `ready`, wait for a line on stdin before the access phase
     #[arg(long)]
     pub hold: bool,

@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 use pghot_testbed::{Process, Status, Vm};
 use serde_json::Value;
 
-use crate::rig::{Daemon, finish, number, source, start_hotset};
+use crate::rig::{Daemon, finish, number, source, start_hotset, start_hotset_anywhere};
 use crate::{Ctx, Test};
 
 pub const TESTS: &[Test] = &[
@@ -44,14 +44,22 @@ fn detail(status: &Value, name: &str) -> Result<f64> {
 }
 
 /// A tenth of the pages is hot, scattered; each cold page is stored to once in 20 s. Two samples
-/// within 3 s promote a page.
+/// within 3 s promote a page. The daemon comes second: the workload's first touches are samples, too.
 fn find_the_hot_set(ctx: &mut Ctx) -> Result<()> {
     for backing in ["anon", "shared", "thp"] {
-        let daemon = start(&ctx.vm, &["--freq-threshold", "2"])?;
-        let mut flags = vec!["--size-mib", "128", "--hot-percent", "10", "--seconds", "8"];
+        let mut flags = vec![
+            "--size-mib",
+            "128",
+            "--hot-percent",
+            "10",
+            "--seconds",
+            "20",
+        ];
         flags.extend(["--cold-sweep-seconds", "20", "--store-percent", "100"]);
         flags.extend(["--backing", backing, "--report-ms", "1000"]);
         let (process, _) = start_hotset(&ctx.vm, &flags)?;
+        let daemon = start(&ctx.vm, &["--freq-threshold", "2"])?;
+        // Six seconds must do.
         for _ in 0..12 {
             protect(&ctx.vm, &process)?;
             sleep(Duration::from_millis(500));
@@ -66,9 +74,10 @@ fn find_the_hot_set(ctx: &mut Ctx) -> Result<()> {
             "{backing}: recall {recall}, precision {precision}: {done}\n{of_source:#}"
         );
         ensure!(number(of_source, "/stats/lost")? == 0.0, "{of_source:#}");
-        let folios = detail(&status, "large_folio_samples")?;
+        let accesses = number(of_source, "/stats/recorded")?;
+        let pages = number(of_source, "/stats/recorded_pages")?;
         ensure!(
-            (folios > 0.0) == (backing == "thp"),
+            (pages > accesses) == (backing == "thp"),
             "{backing}: {of_source:#}"
         );
         daemon.stop()?;
@@ -78,18 +87,8 @@ fn find_the_hot_set(ctx: &mut Ctx) -> Result<()> {
 
 /// In precision mode a page goes to the node of the CPU that was sampled, not to target_nid.
 fn know_the_node(ctx: &mut Ctx) -> Result<()> {
-    let flags = [
-        "--mode",
-        "precision",
-        "--freq-threshold",
-        "1",
-        "--target-nid",
-        "0",
-    ];
-    let daemon = start(&ctx.vm, &flags)?;
-    // CPU 2 is the first of node 1; the last `--cpus` and `--fast` count.
-    let argv = [
-        "hotset",
+    // CPU 2 is the first of node 1.
+    let mut flags = vec![
         "--home",
         "2",
         "--fast",
@@ -99,22 +98,28 @@ fn know_the_node(ctx: &mut Ctx) -> Result<()> {
         "--size-mib",
         "32",
     ];
-    let more = [
+    flags.extend([
         "--store-percent",
         "100",
         "--until-promoted",
         "--seconds",
         "40",
+    ]);
+    let (process, _) = start_hotset_anywhere(&ctx.vm, &flags)?;
+    let flags = [
+        "--mode",
+        "precision",
+        "--freq-threshold",
+        "1",
+        "--target-nid",
+        "0",
     ];
-    let argv: Vec<&str> = argv.into_iter().chain(more).collect();
-    let mut process = ctx.vm.spawn(&argv)?;
-    let mut output = None;
+    let daemon = start(&ctx.vm, &flags)?;
     ctx.vm
         .wait_until("hotset ends", Duration::from_secs(60), || {
-            // It may not run yet, or not any more.
+            // It may not run any more.
             let _ = protect(&ctx.vm, &process);
-            output = process.try_wait()?;
-            Ok(output.is_some())
+            Ok(process.try_wait()?.is_some())
         })?;
     let done = finish(process)?;
     ensure!(done["hot_left"] == 0, "{done}\n{:#}", daemon.status()?);
@@ -168,7 +173,6 @@ fn leave_nothing(ctx: &mut Ctx) -> Result<()> {
 
 /// Samples of a daemon that does not run for a while do not fit into its rings.
 fn overflow(ctx: &mut Ctx) -> Result<()> {
-    let daemon = start(&ctx.vm, &["--dry-run"])?;
     let flags = [
         "--size-mib",
         "64",
@@ -178,36 +182,41 @@ fn overflow(ctx: &mut Ctx) -> Result<()> {
         "100",
     ];
     let (mut process, _) = start_hotset(&ctx.vm, &flags)?;
+    let daemon = start(&ctx.vm, &["--dry-run"])?;
     let faults = || ctx.vm.vmstat("pgfault");
-    ctx.vm.kill(daemon.pid(), libc::SIGSTOP)?;
     let before = faults()?;
+    ctx.vm.kill(daemon.pid(), libc::SIGSTOP)?;
     ctx.vm
         .wait_until("more faults than fit", Duration::from_secs(30), || {
-            // What fails is counted below.
-            let _ = protect(&ctx.vm, &process);
-            Ok(faults()? - before > 16384)
+            ctx.vm
+                .write(&format!("/proc/{}/clear_refs", process.pid()), "4")?;
+            Ok(faults()? - before > 32768)
         })?;
     ctx.vm.kill(daemon.pid(), libc::SIGCONT)?;
-    ctx.vm
-        .wait_until("lost samples are counted", Duration::from_secs(30), || {
-            // The kernel says what it dropped before the next sample that fits.
-            let _ = protect(&ctx.vm, &process);
-            let status = daemon.status();
-            Ok(status.is_ok_and(|status| detail(&status, "lost_samples").is_ok_and(|n| n > 0.0)))
-        })?;
+    let mut status = Value::Null;
+    for _ in 0..20 {
+        // The kernel says what it dropped before the next sample that fits.
+        protect(&ctx.vm, &process)?;
+        sleep(Duration::from_millis(500));
+        status = daemon.status()?;
+        if detail(&status, "lost_samples")? > 0.0 {
+            break;
+        }
+    }
+    ensure!(detail(&status, "lost_samples")? > 0.0, "{status:#}");
     // What is lost makes the period grow, and it shrinks when there is nothing to sample.
     process.kill()?;
-    ctx.vm
-        .wait_until("the period is back", Duration::from_secs(30), || {
-            let status = daemon.status();
-            Ok(status.is_ok_and(|status| {
-                detail(&status, "period_changes").is_ok_and(|n| n >= 2.0)
-                    && detail(&status, "period_events").is_ok_and(|n| n == 1.0)
-            }))
-        })?;
-    let status = daemon.status()?;
-    eprintln!("{}", source(&status, "hw_sample")?);
-    ensure!(detail(&status, "period_refusals")? == 0.0, "{status:#}");
+    for _ in 0..20 {
+        status = daemon.status()?;
+        if detail(&status, "period_events")? == 1.0 {
+            break;
+        }
+        sleep(Duration::from_millis(500));
+    }
+    let of_source = source(&status, "hw_sample")?;
+    ensure!(detail(&status, "period_changes")? >= 2.0, "{of_source:#}");
+    ensure!(detail(&status, "period_events")? == 1.0, "{of_source:#}");
+    ensure!(detail(&status, "period_refusals")? == 0.0, "{of_source:#}");
     daemon.stop()?;
     Ok(())
 }

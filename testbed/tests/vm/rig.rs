@@ -84,8 +84,14 @@ pub fn outcome(status: &Value, name: &str) -> Result<f64> {
 /// Starts `hotset` on node 2 with more flags, waits until its pages are there, and returns it with
 /// what it says of them.
 pub fn start_hotset(vm: &Vm, flags: &[&str]) -> Result<(Process, Value)> {
-    let base = ["hotset", "--home", "2", "--fast", "0,1", "--cpus", "0"];
-    let argv: Vec<&str> = base.iter().chain(flags).copied().collect();
+    let base = ["--home", "2", "--fast", "0,1", "--cpus", "0"];
+    let flags: Vec<&str> = base.iter().chain(flags).copied().collect();
+    start_hotset_anywhere(vm, &flags)
+}
+
+/// The same without any flags of its own.
+pub fn start_hotset_anywhere(vm: &Vm, flags: &[&str]) -> Result<(Process, Value)> {
+    let argv: Vec<&str> = ["hotset"].iter().chain(flags).copied().collect();
     let mut process = vm.spawn(&argv)?;
     let mut ready = None;
     vm.wait_until("hotset has its pages", START_LIMIT, || {

@@ -174,10 +174,6 @@ impl Source for HwSample {
             ("throttles".to_owned(), get(&c.throttles)),
             ("cache_hit_samples".to_owned(), get(&c.cache_hit_samples)),
             ("no_access_samples".to_owned(), get(&c.no_access_samples)),
-            (
-                "large_folio_samples".to_owned(),
-                get(&c.large_folio_samples),
-            ),
         ])
     }
 }

@@ -4,7 +4,7 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use pghot_testbed::{Process, Status, Vm};
 use serde_json::Value;
 
@@ -12,7 +12,15 @@ use crate::rig::{Daemon, finish, number, source, start_hotset, start_hotset_anyw
 use crate::{Ctx, Test};
 
 pub const TESTS: &[Test] = &[
-    Test::new("hw_samples_find_the_hot_set", "tiered3", find_the_hot_set),
+    Test::new("hw_samples_find_hot_pages", "tiered3", |ctx| {
+        find_hot(ctx, "anon")
+    }),
+    Test::new("hw_samples_find_hot_shared_pages", "tiered3", |ctx| {
+        find_hot(ctx, "shared")
+    }),
+    Test::new("hw_samples_find_hot_huge_pages", "tiered3", |ctx| {
+        find_hot(ctx, "thp")
+    }),
     Test::new("hw_samples_know_the_node", "tiered3", know_the_node),
     Test::new("hw_samples_leave_nothing_behind", "tiered3", leave_nothing),
     Test::new(
@@ -45,43 +53,58 @@ fn detail(status: &Value, name: &str) -> Result<f64> {
 
 /// A tenth of the pages is hot, scattered; each cold page is stored to once in 20 s. Two samples
 /// within 3 s promote a page. The daemon comes second: the workload's first touches are samples, too.
-fn find_the_hot_set(ctx: &mut Ctx) -> Result<()> {
-    for backing in ["anon", "shared", "thp"] {
-        let mut flags = vec![
-            "--size-mib",
-            "128",
-            "--hot-percent",
-            "10",
-            "--seconds",
-            "20",
-        ];
-        flags.extend(["--cold-sweep-seconds", "20", "--store-percent", "100"]);
-        flags.extend(["--backing", backing, "--report-ms", "1000"]);
-        let (process, _) = start_hotset(&ctx.vm, &flags)?;
-        let daemon = start(&ctx.vm, &["--freq-threshold", "2"])?;
-        // Six seconds must do.
-        for _ in 0..12 {
-            protect(&ctx.vm, &process)?;
-            sleep(Duration::from_millis(500));
-        }
-        let done = finish(process)?;
-        let status = daemon.status()?;
-        let (recall, precision) = (number(&done, "/recall")?, number(&done, "/precision")?);
-        let of_source = source(&status, "hw_sample")?;
-        eprintln!("{backing}: {done}\n{of_source}");
-        ensure!(
-            recall >= 0.95 && precision >= 0.95,
-            "{backing}: recall {recall}, precision {precision}: {done}\n{of_source:#}"
-        );
-        ensure!(number(of_source, "/stats/lost")? == 0.0, "{of_source:#}");
-        let accesses = number(of_source, "/stats/recorded")?;
-        let pages = number(of_source, "/stats/recorded_pages")?;
-        ensure!(
-            (pages > accesses) == (backing == "thp"),
-            "{backing}: {of_source:#}"
-        );
-        daemon.stop()?;
+fn find_hot(ctx: &mut Ctx, backing: &str) -> Result<()> {
+    let mut flags = vec![
+        "--size-mib",
+        "128",
+        "--hot-percent",
+        "10",
+        "--seconds",
+        "60",
+    ];
+    flags.extend(["--cold-sweep-seconds", "20", "--store-percent", "100"]);
+    flags.extend(["--backing", backing, "--report-ms", "1000"]);
+    let (mut process, ready) = start_hotset(&ctx.vm, &flags)?;
+    let hot_pages = number(&ready, "/hot_pages")?;
+    let daemon = start(&ctx.vm, &["--freq-threshold", "2"])?;
+    process.lines()?;
+    // Fifteen seconds must do, whatever a busy host makes of them.
+    for _ in 0..30 {
+        protect(&ctx.vm, &process)?;
+        sleep(Duration::from_millis(500));
     }
+    let samples = process.lines()?;
+    let samples = samples.iter().map(|line| serde_json::from_str(line));
+    let samples: Vec<Value> = samples.collect::<Result<_, _>>()?;
+    let found = samples.last().context("hotset says nothing")?;
+    let status = daemon.status()?;
+    let of_source = source(&status, "hw_sample")?;
+    let hot = number(found, "/hot_fast")?;
+    let recall = hot / hot_pages;
+    let precision = hot / (hot + number(found, "/cold_fast")?);
+    ensure!(
+        recall >= 0.95 && precision >= 0.95,
+        "recall {recall}, precision {precision}: {found}\n{of_source:#}"
+    );
+    let reached = |share: f64| {
+        let enough = |sample: &&Value| sample["hot_fast"].as_f64() >= Some(share * hot_pages);
+        samples
+            .iter()
+            .find(enough)
+            .map(|sample| sample["t_s"].as_f64())
+    };
+    eprintln!(
+        "{} {backing}: recall {recall:.3}, precision {precision:.3}, 1 % at {:?} s, 95 % at {:?} s",
+        ctx.kernel.name,
+        reached(0.01),
+        reached(0.95),
+    );
+    ensure!(number(of_source, "/stats/lost")? == 0.0, "{of_source:#}");
+    let accesses = number(of_source, "/stats/recorded")?;
+    let pages = number(of_source, "/stats/recorded_pages")?;
+    ensure!((pages > accesses) == (backing == "thp"), "{of_source:#}");
+    process.kill()?;
+    daemon.stop()?;
     Ok(())
 }
 
@@ -204,18 +227,17 @@ fn overflow(ctx: &mut Ctx) -> Result<()> {
         }
     }
     ensure!(detail(&status, "lost_samples")? > 0.0, "{status:#}");
-    // What is lost makes the period grow, and it shrinks when there is nothing to sample.
+    // What is lost makes the period grow.
     process.kill()?;
     for _ in 0..20 {
         status = daemon.status()?;
-        if detail(&status, "period_events")? == 1.0 {
+        if detail(&status, "period_changes")? > 0.0 {
             break;
         }
         sleep(Duration::from_millis(500));
     }
     let of_source = source(&status, "hw_sample")?;
-    ensure!(detail(&status, "period_changes")? >= 2.0, "{of_source:#}");
-    ensure!(detail(&status, "period_events")? == 1.0, "{of_source:#}");
+    ensure!(detail(&status, "period_changes")? > 0.0, "{of_source:#}");
     ensure!(detail(&status, "period_refusals")? == 0.0, "{of_source:#}");
     daemon.stop()?;
     Ok(())

@@ -58,11 +58,11 @@ fn page_faults() -> Event {
         name: "page_faults",
         attr: Attr::sampling(TYPE_SOFTWARE, SOFTWARE_MINOR_FAULTS, 1),
         leader: None,
-        // At 4 every page is still seen now and then.
+        // At 2 every page is still seen often.
         limits: Limits {
             start: 1,
             min: 1,
-            max: 4,
+            max: 2,
             step: 1,
         },
     }

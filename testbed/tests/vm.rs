@@ -6,6 +6,10 @@
 
 #[path = "vm/accuracy.rs"]
 mod accuracy;
+#[path = "vm/app_hint.rs"]
+mod app_hint;
+#[path = "vm/hw_sample.rs"]
+mod hw_sample;
 #[path = "vm/mglru.rs"]
 mod mglru;
 #[path = "vm/page_cache.rs"]
@@ -123,6 +127,8 @@ fn tests() -> impl Iterator<Item = &'static Test> {
         stress::TESTS,
         mglru::TESTS,
         page_cache::TESTS,
+        hw_sample::TESTS,
+        app_hint::TESTS,
     ]
     .into_iter()
     .flatten()

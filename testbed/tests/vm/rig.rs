@@ -19,8 +19,13 @@ pub struct Daemon<'a> {
 impl<'a> Daemon<'a> {
     /// Starts the daemon with more flags and waits until it answers.
     pub fn start(vm: &'a Vm, flags: &[&str]) -> Result<Daemon<'a>> {
+        Self::start_with(vm, flags, &[])
+    }
+
+    /// The same with environment variables.
+    pub fn start_with(vm: &'a Vm, flags: &[&str], env: &[(&str, &str)]) -> Result<Daemon<'a>> {
         let argv: Vec<&str> = ["pghot", "run"].iter().chain(flags).copied().collect();
-        let mut process = vm.spawn(&argv)?;
+        let mut process = vm.spawn_with(&argv, env, b"")?;
         let mut ended = false;
         vm.wait_until("pghot answers", START_LIMIT, || {
             ended = process.try_wait()?.is_some();
@@ -79,17 +84,25 @@ pub fn outcome(status: &Value, name: &str) -> Result<f64> {
 /// Starts `hotset` on node 2 with more flags, waits until its pages are there, and returns it with
 /// what it says of them.
 pub fn start_hotset(vm: &Vm, flags: &[&str]) -> Result<(Process, Value)> {
+    let base = ["--home", "2", "--fast", "0,1", "--cpus", "0"];
+    let flags: Vec<&str> = base.iter().chain(flags).copied().collect();
+    start_hotset_anywhere(vm, &flags)
+}
+
+/// The same without any flags of its own.
+pub fn start_hotset_anywhere(vm: &Vm, flags: &[&str]) -> Result<(Process, Value)> {
     start_workload(vm, "hotset", flags)
 }
 
 /// Starts `pagecache` on a file whose page cache is on node 2, as above.
 pub fn start_pagecache(vm: &Vm, flags: &[&str]) -> Result<(Process, Value)> {
-    start_workload(vm, "pagecache", flags)
+    let base = ["--home", "2", "--fast", "0,1", "--cpus", "0"];
+    let flags: Vec<&str> = base.iter().chain(flags).copied().collect();
+    start_workload(vm, "pagecache", &flags)
 }
 
 fn start_workload(vm: &Vm, name: &str, flags: &[&str]) -> Result<(Process, Value)> {
-    let base = [name, "--home", "2", "--fast", "0,1", "--cpus", "0"];
-    let argv: Vec<&str> = base.iter().chain(flags).copied().collect();
+    let argv: Vec<&str> = [name].iter().chain(flags).copied().collect();
     let mut process = vm.spawn(&argv)?;
     let mut ready = None;
     vm.wait_until("the workload has its pages", START_LIMIT, || {

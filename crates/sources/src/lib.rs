@@ -10,6 +10,7 @@
 mod attach;
 mod bulk;
 pub mod hint_fault;
+pub mod pgtscan;
 mod records;
 mod worker;
 
@@ -27,7 +28,7 @@ pub use pghot_linux::probe::Answer as Availability;
 pub use records::RecordMaps;
 
 /// Every source, in the order of their bits in `enabled_sources`.
-pub const SOURCES: &[Descriptor] = &[hint_fault::DESCRIPTOR];
+pub const SOURCES: &[Descriptor] = &[hint_fault::DESCRIPTOR, pgtscan::DESCRIPTOR];
 
 /// A source, described once: for `enabled_sources`, `doctor`, `status` and the reference.
 pub struct Descriptor {

@@ -4,6 +4,8 @@
 //! machine unless a test asks for a fresh one; a test that fails, or leaves a process behind, costs
 //! its guest. What to run is chosen as for any Rust test: `cargo test --test vm -- 6.12::tiered3`.
 
+#[path = "vm/pgtscan.rs"]
+mod pgtscan;
 #[path = "vm/pool.rs"]
 mod pool;
 #[path = "vm/promotion.rs"]
@@ -100,9 +102,14 @@ impl Test {
 
 /// The tests of all themes.
 fn tests() -> impl Iterator<Item = &'static Test> {
-    [testbed::TESTS, promotion::TESTS, safety::TESTS]
-        .into_iter()
-        .flatten()
+    [
+        testbed::TESTS,
+        promotion::TESTS,
+        safety::TESTS,
+        pgtscan::TESTS,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 fn main() -> ExitCode {

@@ -7,12 +7,12 @@
 use std::time::Duration;
 
 /// kscand's bounds and start values.
-pub(super) const PERIOD_MIN_MS: u64 = 600;
+const PERIOD_MIN_MS: u64 = 600;
 const PERIOD_MAX_MS: u64 = 5000;
 const PERIOD_START_MS: u64 = 2000;
 const SIZE_MIN_BYTES: u64 = 256 << 20;
 const SIZE_START_BYTES: u64 = 1 << 30;
-const SIZE_MAX_BYTES: u64 = 4 << 30;
+pub(super) const SIZE_MAX_BYTES: u64 = 4 << 30;
 
 /// Fewer young pages than this are noise: 1 MiB (kscand).
 const USEFUL_MIN_PAGES: u64 = 256;

@@ -102,7 +102,11 @@ impl PidFd {
                 )
             };
             if done < 0 {
-                return Err(io::Error::last_os_error());
+                let error = io::Error::last_os_error();
+                // A hole, which the kernel steps over and then tells, or locked memory.
+                if !matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::EINVAL)) {
+                    return Err(error);
+                }
             }
         }
         Ok(())

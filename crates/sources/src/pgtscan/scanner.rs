@@ -13,7 +13,7 @@ use pghot_hotness::Rule;
 use pghot_linux::host::monotonic;
 use tracing::debug;
 
-use super::adapt::{Adapt, Budget, Found, Window};
+use super::adapt::{Adapt, Budget, Found, SIZE_MAX_BYTES, Window};
 use super::clear::{self, ClearCost, Method, PidFd};
 use super::counters::Counters;
 use super::procs::Procs;
@@ -40,6 +40,8 @@ const FLUSH_DELAY: Duration = Duration::from_millis(20);
 const SLEEP_MAX: Duration = Duration::from_millis(500);
 /// Addresses that one lowest page table maps.
 const TABLE_BYTES: u64 = 2 << 20;
+/// A piece may have grown since it was looked at; twice what a look takes at most.
+const PIECE_MAX_BYTES: u64 = 2 * SIZE_MAX_BYTES;
 const ADDRESS_END: u64 = u64::MAX;
 
 /// What comes next for a process.
@@ -290,13 +292,8 @@ impl Scanner {
         let (before, cpu_before) = (monotonic(), thread_cpu());
         let done = match process.method {
             Method::ClearRefs => clear::clear_refs(&self.procs.file(pid, "clear_refs")),
-            Method::Cold => PidFd::open(pid).and_then(|fd| {
-                // What was unmapped meanwhile is an error of that range only.
-                for range in &process.lower {
-                    fd.cold(range).ok();
-                }
-                Ok(())
-            }),
+            Method::Cold => PidFd::open(pid)
+                .and_then(|fd| process.lower.iter().try_for_each(|range| fd.cold(range))),
         };
         let now = monotonic();
         if let Err(error) = done {
@@ -336,7 +333,7 @@ impl Scanner {
         let extent = Extent {
             pid,
             piece: &process.piece,
-            size_bytes: u64::MAX,
+            size_bytes: PIECE_MAX_BYTES,
             nid: self.fallback_nid,
             exclusive: true,
         };
@@ -376,7 +373,7 @@ impl Scanner {
         let extent = Extent {
             pid,
             piece: &process.piece,
-            size_bytes: u64::MAX,
+            size_bytes: PIECE_MAX_BYTES,
             nid,
             // The other method does not clear what is shared: it is young for ever.
             exclusive: process.method == Method::Cold,

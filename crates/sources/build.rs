@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use libbpf_cargo::SkeletonBuilder;
 
 /// One entry per source with a BPF program: its folder and file stem.
-const PROGRAMS: &[&str] = &["hint_fault", "mglru", "page_cache"];
+const PROGRAMS: &[&str] = &["hint_fault", "mglru", "page_cache", "pgtscan"];
 
 fn main() {
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("set by cargo"));

@@ -148,9 +148,9 @@ fn source(text: &mut String, report: &SourceReport) {
                 nanoseconds(cost.thread_cpu_ns)
             ));
         }
-        if cost.bpf_runs > 0 {
-            let each = nanoseconds(cost.bpf_ns / cost.bpf_runs);
-            costs.push(format!("{} BPF runs of {each}", count(cost.bpf_runs)));
+        if let Some(each_ns) = cost.bpf_ns.checked_div(cost.bpf_runs) {
+            let (runs, each) = (count(cost.bpf_runs), nanoseconds(each_ns));
+            costs.push(format!("{runs} BPF runs of {each}"));
         }
         if !costs.is_empty() {
             line(text, "cost", &costs.join(", "));

@@ -15,6 +15,7 @@ pub mod hint_fault;
 pub mod hw_sample;
 pub mod mglru;
 pub mod page_cache;
+pub mod pgtscan;
 mod records;
 mod worker;
 
@@ -36,6 +37,7 @@ pub use records::RecordMaps;
 pub const SOURCES: &[Descriptor] = &[
     hint_fault::DESCRIPTOR,
     hw_sample::DESCRIPTOR,
+    pgtscan::DESCRIPTOR,
     page_cache::DESCRIPTOR,
     mglru::DESCRIPTOR,
     app_hint::DESCRIPTOR,

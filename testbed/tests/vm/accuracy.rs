@@ -65,6 +65,7 @@ const fn cell(
 }
 
 const HINT_FAULT: (&str, &str) = ("hint_fault", "0x1");
+const PGTSCAN: (&str, &str) = ("pgtscan", "0x4");
 const PAGE_CACHE: (&str, &str) = ("page_cache", "0x8");
 const MGLRU: (&str, &str) = ("mglru", "0x10");
 
@@ -98,6 +99,12 @@ static CELLS: &[Cell] = &[
     cell("accuracy_hint_fault_scattered", HINT_FAULT, &SCATTERED),
     cell("accuracy_hint_fault_contiguous", HINT_FAULT, &CONTIGUOUS),
     cell("accuracy_hint_fault_thp", HINT_FAULT, &THP),
+    cell("accuracy_pgtscan_scattered", PGTSCAN, &SCATTERED),
+    cell("accuracy_pgtscan_contiguous", PGTSCAN, &CONTIGUOUS),
+    cell("accuracy_pgtscan_thp", PGTSCAN, &THP),
+    cell("accuracy_pgtscan_shared", PGTSCAN, &SHARED),
+    cell("accuracy_pgtscan_forks", PGTSCAN, &FORKS),
+    cell("accuracy_pgtscan_file", PGTSCAN, &FILE),
     cell("accuracy_page_cache_read", PAGE_CACHE, &READ),
     cell("accuracy_mglru_scattered", MGLRU, &SCATTERED),
     cell("accuracy_mglru_contiguous", MGLRU, &CONTIGUOUS),

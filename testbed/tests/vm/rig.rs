@@ -7,7 +7,7 @@ use pghot_testbed::{Output, Process, Status, Vm};
 use serde_json::Value;
 
 /// Loading and verifying BPF programs takes an emulator some seconds.
-const START_LIMIT: Duration = Duration::from_secs(40);
+pub const START_LIMIT: Duration = Duration::from_secs(40);
 const STOP_LIMIT: Duration = Duration::from_secs(20);
 
 /// A running `pghot run`.

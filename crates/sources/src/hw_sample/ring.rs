@@ -67,7 +67,7 @@ impl Ring {
 /// Reads the records from byte `tail` to byte `head` of a ring; its length is a power of two, and
 /// records are aligned to words, so that only whole words wrap around.
 fn read(data: &[AtomicU64], tail: u64, head: u64, sink: &mut dyn FnMut(Record)) {
-    let word = |at: u64| data[at as usize / 8 & (data.len() - 1)].load(Ordering::Relaxed);
+    let word = |at: u64| data[(at as usize / 8) & (data.len() - 1)].load(Ordering::Relaxed);
     let mut at = tail;
     while at < head {
         // Type in the low 32 bits, size in the high 16.

@@ -1,0 +1,284 @@
+//! How often a process is scanned and how much of it at a time, decided by what the scans find; and
+//! the CPU time that all scans together may take. Pure: times come in as arguments.
+//!
+//! The rules are those of the kernel proposal's kscand, with four differences, each of which says
+//! why below.
+
+use std::time::Duration;
+
+/// kscand's bounds and start values.
+const PERIOD_MIN_MS: u64 = 600;
+const PERIOD_MAX_MS: u64 = 5000;
+const PERIOD_START_MS: u64 = 2000;
+const SIZE_MIN_BYTES: u64 = 256 << 20;
+const SIZE_START_BYTES: u64 = 1 << 30;
+pub(super) const SIZE_MAX_BYTES: u64 = 4 << 30;
+
+/// Fewer young pages than this are noise: 1 MiB (kscand).
+const USEFUL_MIN_PAGES: u64 = 256;
+
+/// Between clearing and reading: a page that is touched less often than once in this time is seen
+/// by chance only. kscand looks at what was touched since the last scan, a whole period.
+const OBSERVE_MAX_MS: u64 = 500;
+
+/// What one scan found in the lower tier.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Found {
+    /// Pages whose accessed bit was set.
+    pub young_pages: u64,
+    /// Pages that this scan made ready.
+    pub ready_pages: u64,
+}
+
+/// The part of the update rule that decides how far apart scans may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Window {
+    pub freq_threshold: u32,
+    pub freq_window_ms: u64,
+    /// Resolution of the records' times.
+    pub unit_ms: u64,
+}
+
+impl Window {
+    /// The largest period at which a page that is young in every scan becomes ready, even if one
+    /// scan in between misses it: two periods lie surely inside the window.
+    fn period_ms(self) -> u64 {
+        self.freq_window_ms.saturating_sub(2 * self.unit_ms).max(1) / 2
+    }
+
+    /// Scans of one piece of memory that can make its pages ready, with one to spare.
+    pub fn scans(self) -> u32 {
+        self.freq_threshold + 1
+    }
+}
+
+/// The pace of one process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Adapt {
+    period_ms: u64,
+    size_bytes: u64,
+    /// Young pages of the last scans, halved four times at each.
+    useful_pages: u64,
+}
+
+impl Adapt {
+    pub fn new() -> Adapt {
+        Adapt {
+            period_ms: PERIOD_START_MS,
+            size_bytes: SIZE_START_BYTES,
+            useful_pages: 0,
+        }
+    }
+
+    /// From one clearing to the next.
+    pub fn period(&self) -> Duration {
+        Duration::from_millis(self.period_ms)
+    }
+
+    /// From clearing to reading.
+    pub fn observe(&self) -> Duration {
+        Duration::from_millis(OBSERVE_MAX_MS.min(self.period_ms / 2))
+    }
+
+    /// Memory to look at in one scan.
+    pub fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    /// Learns from a scan that came `since_last` after the one before.
+    pub fn learn(&mut self, found: Found, window: Window, since_last: Option<Duration>) {
+        let before = if self.useful_pages < USEFUL_MIN_PAGES {
+            0
+        } else {
+            self.useful_pages
+        };
+        let now = (before >> 4) + found.young_pages;
+        match (before > 0, now >= USEFUL_MIN_PAGES) {
+            (false, false) => {
+                self.period_ms = self.period_ms * 115 / 100;
+                self.size_bytes /= 2;
+            }
+            (false, true) => {
+                self.period_ms /= 8;
+                self.size_bytes = SIZE_MAX_BYTES;
+            }
+            // kscand goes on speeding up while pages are young. But a slow sweep over a large cold
+            // memory has young pages in every scan, never the same ones: only what became ready
+            // says that scanning pays.
+            (true, true) if found.ready_pages > 0 => {
+                self.period_ms = self.period_ms * 85 / 100;
+                self.size_bytes *= 2;
+            }
+            (true, true) => self.period_ms = self.period_ms * 115 / 100,
+            // kscand multiplies by 8: one pause of a program would blind it for 5 s.
+            (true, false) => self.period_ms *= 2,
+        }
+        self.useful_pages = now;
+        // Too late to count together with the last: less at a time, so that it comes round sooner.
+        let longest_ms = window.period_ms();
+        if since_last.is_some_and(|gap| gap.as_millis() as u64 > 2 * longest_ms) {
+            self.size_bytes /= 2;
+        }
+        // kscand knows no window. Pages seen further apart than that never become ready, so while
+        // there are candidates, be they ever so few, the period must fit.
+        let max_ms = if found.young_pages > 0 {
+            PERIOD_MAX_MS.min(longest_ms)
+        } else {
+            PERIOD_MAX_MS
+        };
+        let min_ms = PERIOD_MIN_MS.min(longest_ms);
+        self.period_ms = self.period_ms.clamp(min_ms, max_ms);
+        self.size_bytes = self.size_bytes.clamp(SIZE_MIN_BYTES, SIZE_MAX_BYTES);
+    }
+}
+
+/// Bounds the source's share of one CPU, over any time but for one burst.
+#[derive(Debug)]
+pub(super) struct Budget {
+    /// Earned and not spent; negative after a long piece of work.
+    left_ns: i64,
+    seen: Duration,
+    seen_cpu: Duration,
+}
+
+/// At 5 to 10 ns an entry to read and 50 to 100 ns to clear, one part in 20 covers about 2 GiB of
+/// base pages a second, twice what promotion may move by default. No more, because clearing
+/// disturbs the programs too, and this bounds it.
+const BUDGET_PART: u32 = 20;
+/// What may be saved up, so that a scan after a pause is not held up.
+const BURST: Duration = Duration::from_millis(200);
+
+impl Budget {
+    /// Full, at time `now` and with `cpu` used by the thread so far.
+    pub fn new(now: Duration, cpu: Duration) -> Budget {
+        Budget {
+            left_ns: BURST.as_nanos() as i64,
+            seen: now,
+            seen_cpu: cpu,
+        }
+    }
+
+    /// How long to wait before new work may begin.
+    pub fn wait(&mut self, now: Duration, cpu: Duration) -> Duration {
+        let earned = now.saturating_sub(self.seen) / BUDGET_PART;
+        let spent = cpu.saturating_sub(self.seen_cpu);
+        self.left_ns += earned.as_nanos() as i64 - spent.as_nanos() as i64;
+        self.left_ns = self.left_ns.min(BURST.as_nanos() as i64);
+        (self.seen, self.seen_cpu) = (now, cpu);
+        Duration::from_nanos(self.left_ns.min(0).unsigned_abs()) * BUDGET_PART
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WINDOW: Window = Window {
+        freq_threshold: 2,
+        freq_window_ms: 3000,
+        unit_ms: 256,
+    };
+
+    fn young(young_pages: u64) -> Found {
+        Found {
+            young_pages,
+            ready_pages: 0,
+        }
+    }
+
+    fn ready(pages: u64) -> Found {
+        Found {
+            young_pages: pages,
+            ready_pages: pages,
+        }
+    }
+
+    fn after(founds: &[Found]) -> Adapt {
+        let mut adapt = Adapt::new();
+        for found in founds {
+            adapt.learn(*found, WINDOW, None);
+        }
+        adapt
+    }
+
+    #[test]
+    fn an_idle_process_is_left_alone_more_and_more() {
+        let adapt = after(&[young(0); 30]);
+        assert_eq!(adapt.period_ms, PERIOD_MAX_MS);
+        assert_eq!(adapt.size_bytes, SIZE_MIN_BYTES);
+    }
+
+    #[test]
+    fn first_candidates_are_followed_up_at_once() {
+        let adapt = after(&[young(0), young(0), young(5000)]);
+        assert_eq!(adapt.period_ms, PERIOD_MIN_MS);
+        assert_eq!(adapt.size_bytes, SIZE_MAX_BYTES);
+    }
+
+    #[test]
+    fn a_sweep_over_cold_memory_does_not_speed_it_up() {
+        let adapt = after(&[young(5000); 30]);
+        assert_eq!(adapt.period_ms, WINDOW.period_ms());
+    }
+
+    #[test]
+    fn ready_pages_do() {
+        let adapt = after(&[young(5000), young(5000), young(5000), ready(5000)]);
+        assert!(adapt.period_ms < after(&[young(5000); 4]).period_ms);
+        assert_eq!(after(&[ready(5000); 30]).period_ms, PERIOD_MIN_MS);
+    }
+
+    #[test]
+    fn few_hot_pages_are_seen_twice_within_the_window_too() {
+        let adapt = after(&[young(20); 30]);
+        assert!(2 * adapt.period_ms <= 3000 - 2 * 256);
+    }
+
+    #[test]
+    fn a_pause_does_not_blind_it() {
+        let adapt = after(&[ready(5000), ready(5000), young(0), young(0)]);
+        assert!(adapt.period_ms <= 4 * PERIOD_MIN_MS);
+    }
+
+    #[test]
+    fn scans_that_come_too_late_get_smaller() {
+        let mut adapt = after(&[young(0), ready(5000)]);
+        assert_eq!(adapt.size_bytes, SIZE_MAX_BYTES);
+        for _ in 0..2 {
+            adapt.learn(young(5000), WINDOW, Some(Duration::from_secs(4)));
+        }
+        assert_eq!(adapt.size_bytes, SIZE_MAX_BYTES / 4);
+    }
+
+    #[test]
+    fn the_smallest_window_is_honoured() {
+        let window = Window {
+            freq_window_ms: 1000,
+            ..WINDOW
+        };
+        let mut adapt = Adapt::new();
+        adapt.learn(ready(5000), window, None);
+        assert!(adapt.period_ms <= 244 && adapt.observe() <= adapt.period());
+    }
+
+    #[test]
+    fn the_share_of_a_cpu_is_bounded() {
+        let (mut now, mut cpu) = (Duration::ZERO, Duration::ZERO);
+        let mut budget = Budget::new(now, cpu);
+        for _ in 0..1000 {
+            cpu += Duration::from_millis(7);
+            now += Duration::from_millis(7);
+            now += budget.wait(now, cpu);
+        }
+        assert!(cpu <= now / BUDGET_PART + BURST + Duration::from_millis(7));
+        assert!(cpu >= now / BUDGET_PART / 2, "and used");
+    }
+
+    #[test]
+    fn a_rest_is_saved_up_to_a_burst_only() {
+        let mut budget = Budget::new(Duration::ZERO, Duration::ZERO);
+        let hour = Duration::from_secs(3600);
+        assert_eq!(budget.wait(hour, Duration::ZERO), Duration::ZERO);
+        assert!(budget.wait(hour, 2 * BURST) > Duration::ZERO);
+    }
+}

@@ -1,0 +1,116 @@
+//! Source `pgtscan`: accessed bits in the page tables of processes. Clear, wait, read.
+//!
+//! See README.md in this folder for how it works, what it costs and when it is blind.
+
+mod adapt;
+mod clear;
+mod counters;
+mod procs;
+mod scanner;
+mod walk;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use pghot_hotness::Rule;
+use pghot_linux::{SysRoot, probe};
+
+use crate::bulk::BulkReporter;
+use crate::worker::Worker;
+use crate::{
+    Availability, Descriptor, Error, Kind, ReadySample, Source, SourceCost, SourceStats, Start,
+};
+use counters::Counters;
+use procs::Procs;
+use scanner::Scanner;
+use walk::Walker;
+
+/// The entry of [`crate::SOURCES`].
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: "pgtscan",
+    bit: 0x4,
+    doc: "Accessed bits in page tables: cleared now and then for one process after another, and \
+          read half a second later.",
+    kind: Kind::PageTables,
+    check,
+    start,
+};
+
+/// What it needs of the kernel, by `doctor`'s names.
+const NEEDS: &[&str] = &["page_size", "btf", "lockdown", "cap_syslog"];
+
+struct PageTableScan {
+    reporter: Arc<BulkReporter>,
+    counters: Arc<Counters>,
+    rule: Arc<RwLock<Rule>>,
+    worker: Worker,
+}
+
+fn check(root: &SysRoot) -> Availability {
+    let needed = probe::FEATURES.iter().filter(|f| NEEDS.contains(&f.id));
+    let missing = needed
+        .map(|f| (f.ask)(root))
+        .find(|a| *a != Availability::Available);
+    if let Some(missing) = missing {
+        return missing;
+    }
+    if !root.proc.join("self/clear_refs").exists() {
+        return Availability::Unavailable(
+            "this kernel has no /proc/PID/clear_refs (CONFIG_PROC_PAGE_MONITOR)".into(),
+        );
+    }
+    Availability::Available
+}
+
+fn start(start: &mut Start<'_>) -> Result<Box<dyn Source>, Error> {
+    let mut lower = start.topology.lower_tier_nodes();
+    let nearest = lower.find_map(|node| start.topology.nearest_top_tier_node(node.nid));
+    let reporter = BulkReporter::new(start.table, &start.rule);
+    let counters: Arc<Counters> = Arc::default();
+    let rule = Arc::new(RwLock::new(start.rule));
+    let scanner = Scanner {
+        procs: Procs::new(start.knobs.root(), start.topology),
+        walker: Walker::load(start.table.span())?,
+        reporter: Arc::clone(&reporter),
+        counters: Arc::clone(&counters),
+        rule: Arc::clone(&rule),
+        fallback_nid: nearest.unwrap_or(0),
+    };
+    Ok(Box::new(PageTableScan {
+        reporter,
+        counters,
+        rule,
+        worker: Worker::spawn("pgtscan", move |pace| scanner.run(pace))?,
+    }))
+}
+
+impl Source for PageTableScan {
+    fn descriptor(&self) -> &'static Descriptor {
+        &DESCRIPTOR
+    }
+
+    fn set_rule(&mut self, rule: &Rule) -> Result<(), Error> {
+        self.reporter.set_rule(rule);
+        *self.rule.write().unwrap_or_else(PoisonError::into_inner) = *rule;
+        Ok(())
+    }
+
+    fn stats(&self) -> Result<SourceStats, Error> {
+        Ok(self.reporter.stats())
+    }
+
+    fn drain_ready(&mut self, sink: &mut dyn FnMut(ReadySample)) {
+        self.reporter.drain_ready(sink);
+    }
+
+    fn cost(&self) -> SourceCost {
+        SourceCost {
+            thread_cpu_ns: self.worker.cpu_ns(),
+            ..self.counters.cost()
+        }
+    }
+
+    fn details(&self) -> BTreeMap<String, u64> {
+        self.counters.details()
+    }
+}

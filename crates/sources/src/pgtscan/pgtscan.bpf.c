@@ -1,0 +1,548 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// The page-table walk: which pages of a piece of a process's memory lie in the lower tier, and which
+// of them have their accessed bit set. Reads only; clearing the bits is user space's business.
+//
+// A `syscall` program (since 5.14), because it runs when user space asks, and may loop. It walks
+// inside bpf_find_vma() (since 5.17), which holds the mmap lock for reading, taken by trylock: no
+// page table is freed under the walk, and a process that is busy changing its mappings is left alone.
+
+#include <linux/bpf.h>
+#include <stdbool.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+
+char LICENSE[] SEC("license") = "GPL";
+
+/* Only the kernel fields that are used; CO-RE finds them in the running kernel. */
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+/* Complete, because libbpf compares the type with the kernel's where a kfunc returns it. */
+struct task_struct {
+	int tgid;
+};
+
+typedef struct {
+	int counter;
+} atomic_t;
+
+struct mm_struct {
+	void *pgd;
+};
+
+struct vm_area_struct {
+	unsigned long vm_end;
+	struct mm_struct *vm_mm;
+	unsigned long vm_flags;
+};
+
+struct page {
+	unsigned long compound_head;
+	atomic_t _mapcount;
+};
+
+/* Since 6.19 the word behind a tail page's bit 0 may hold a mask instead of a pointer. */
+struct page___info {
+	unsigned long compound_info;
+};
+
+typedef struct {
+	unsigned long f;
+} memdesc_flags_t;
+
+/* page->flags is a bare long up to 6.17 and a struct since. */
+struct page___long {
+	unsigned long flags;
+};
+
+struct page___memdesc {
+	memdesc_flags_t flags;
+};
+
+struct folio {
+	unsigned long _flags_1;
+};
+
+/* Since 6.10. */
+struct folio___mapcount {
+	atomic_t _large_mapcount;
+};
+
+enum pageflags { PG_head = 1 };
+
+#pragma clang attribute pop
+
+/*
+ * Bases of the kernel's layout, from /proc/kallsyms. Kernels without address randomisation or
+ * five-level page tables lack the variables and have constants. _stext is in every kernel: where
+ * it has no address, /proc/kallsyms hides them all (it takes CAP_SYSLOG).
+ */
+extern const void vmemmap_base __ksym __weak;
+extern const void page_offset_base __ksym __weak;
+extern const void pgdir_shift __ksym __weak;
+extern const void _stext __ksym __weak;
+
+/* Kfuncs since 6.2. */
+extern struct task_struct *bpf_task_from_pid(__s32 pid) __ksym;
+extern void bpf_task_release(struct task_struct *task) __ksym;
+
+#define L4_PAGE_OFFSET	0xffff888000000000ull
+#define L4_VMEMMAP	0xffffea0000000000ull
+#define L5_PAGE_OFFSET	0xff11000000000000ull
+#define L5_VMEMMAP	0xffd4000000000000ull
+
+#define PAGE_SHIFT	12
+#define PMD_SHIFT	21
+#define PUD_SHIFT	30
+#define P4D_SHIFT	39
+#define PTRS_PER_TABLE	512
+
+#define PTE_PRESENT	0x1ull
+#define PTE_ACCESSED	0x20ull
+#define PTE_HUGE	0x80ull
+#define PTE_PFN_MASK	0x000ffffffffff000ull
+#define PMD_PFN_MASK	0x000fffffffe00000ull
+
+#define VM_PFNMAP	0x00000400ul
+#define VM_IO		0x00004000ul
+#define VM_HUGETLB	0x00400000ul
+
+#define EBUSY		16
+
+#define RANGES_MAX	64	/* PFN ranges of the lower tier, as in records.bpf.h */
+/*
+ * Bounds of one call, and so of one hold of the mmap lock: 128 lowest tables are 64 Ki entries, 0.3
+ * to 0.7 ms. Steps through what is not mapped are cheaper, and more are allowed.
+ */
+#define TABLES_MAX	128
+#define STEPS_MAX	4096
+#define YOUNG_MAX	(TABLES_MAX * PTRS_PER_TABLE)
+
+/* A young base page. Begins as an access of the record table does, so that it is reported as it is. */
+struct young_page {
+	__u64 pfn;
+	__u32 nid;
+	__u32 page;		/* where it is mapped: pages from the start of the call's range */
+};
+
+/* A young large folio, by its head. */
+struct young_folio {
+	__u64 pfn;
+	__u32 pages;
+	__u32 page;
+};
+
+/* One lowest table, or a huge page in its place. */
+struct table {
+	__u64 address;
+	__u64 lower_pages;
+};
+
+struct pfn_range {
+	__u64 start;
+	__u64 end;		/* exclusive */
+};
+
+/* What user space asks for, and what it gets. */
+struct walk {
+	/* In. */
+	__u64 start;
+	__u64 end;		/* exclusive; cut to the VMA */
+	__u32 pid;
+	__u32 nid;		/* the node to report the accesses for */
+	__u32 exclusive;	/* leave out what more than one process maps */
+	__u32 nr_ranges;
+	struct pfn_range ranges[RANGES_MAX];	/* ascending */
+	/* Out. */
+	__u64 next;		/* where to go on */
+	__u64 entries;		/* present ones, of both kinds */
+	__u64 lower_pages;
+	__u32 nr_young;		/* in `young`, at first of all kinds, then of base pages */
+	__u32 nr_folios;
+	__u32 nr_tables;
+	__u32 nr_shared;	/* young, but left out */
+	/* The program's own. */
+	__u64 page_offset;
+	__u64 vmemmap;
+	__u64 last_head;
+	__u32 pgdir_shift;
+	__u32 pad;
+};
+
+/*
+ * Mmapable arrays (since 5.5), so that a call costs one system call and no copy. The state is a map
+ * and not the program's context because the verifier follows every value that lies on a stack, and
+ * would go through the loops below once for each.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct walk);
+} state SEC(".maps");
+
+struct young_pages {
+	struct young_page at[YOUNG_MAX];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct young_pages);
+} young SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, YOUNG_MAX);
+	__type(key, __u32);
+	__type(value, struct young_folio);
+} folios SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, TABLES_MAX);
+	__type(key, __u32);
+	__type(value, struct table);
+} tables SEC(".maps");
+
+/* A lowest table is copied before it is looked at: one read instead of 512. */
+struct page_table {
+	__u64 entries[PTRS_PER_TABLE];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct page_table);
+} copy SEC(".maps");
+
+static const __u32 zero;
+
+static __always_inline __u64 read_u64(__u64 address)
+{
+	__u64 value = 0;
+
+	bpf_probe_read_kernel(&value, sizeof(value), (void *)address);
+	return value;
+}
+
+/* Reads a field of a kernel struct at an address that is only a number to the verifier. */
+#define FIELD(address, type, field) ({						\
+	__typeof__(((type *)0)->field) _value = 0;				\
+	bpf_probe_read_kernel(&_value, sizeof(_value),				\
+			      (void *)((address) + bpf_core_field_offset(type, field))); \
+	_value;									\
+})
+
+static __always_inline __u64 lowest_pfn(const struct walk *w)
+{
+	return w->ranges[0].start;
+}
+
+/* From the first range of the lower tier to the last, whatever lies between. */
+static __always_inline __u64 pfn_span(const struct walk *w)
+{
+	__u32 last = w->nr_ranges - 1;
+
+	return w->ranges[last & (RANGES_MAX - 1)].end - lowest_pfn(w);
+}
+
+static __always_inline bool is_lower(const struct walk *w, __u64 pfn)
+{
+	for (__u32 i = 0; i < RANGES_MAX && i < w->nr_ranges; i++) {
+		if (pfn >= w->ranges[i].start && pfn < w->ranges[i].end)
+			return true;
+	}
+	return false;
+}
+
+/* 1 if value < limit, else 0, for values below 2^63; without a branch, see read_table(). */
+static __always_inline __u64 below(__u64 value, __u64 limit)
+{
+	return ((value - limit) & ~value) >> 63;
+}
+
+static __always_inline void note_table(struct walk *w, __u64 address, __u64 lower_pages)
+{
+	__u32 key = w->nr_tables;
+	struct table *table = bpf_map_lookup_elem(&tables, &key);
+
+	w->nr_tables = key + 1;
+	w->lower_pages += lower_pages;
+	if (!table)
+		return;
+	table->address = address;
+	table->lower_pages = lower_pages;
+}
+
+/*
+ * The entries of one lowest table between first and first + count. Without a branch: the verifier
+ * would follow both ways of each, 512 times. So an entry is always written and the index only moves
+ * on behind those that are wanted.
+ */
+static __always_inline void read_table(struct walk *w, __u64 table, __u64 address, __u64 first,
+				       __u64 count)
+{
+	struct page_table *pt = bpf_map_lookup_elem(&copy, &zero);
+	struct young_pages *out = bpf_map_lookup_elem(&young, &zero);
+	__u64 low = lowest_pfn(w), span = pfn_span(w);
+	__u64 index = w->nr_young, present = 0, lower = 0;
+	__u32 nid = w->nid, page = (address >> PAGE_SHIFT) - (w->start >> PAGE_SHIFT);
+
+	if (!pt || !out)
+		return;
+	if (bpf_probe_read_kernel(pt, sizeof(*pt), (void *)table))
+		return;
+	for (int i = 0; i < PTRS_PER_TABLE; i++) {
+		__u64 entry = pt->entries[i];
+		__u64 pfn = (entry & PTE_PFN_MASK) >> PAGE_SHIFT;
+		__u64 wanted = entry & PTE_PRESENT & below((__u64)i - first, count);
+		__u64 is_low = wanted & below(pfn - low, span);
+		struct young_page *young_page = &out->at[index & (YOUNG_MAX - 1)];
+
+		young_page->pfn = pfn;
+		young_page->nid = nid;
+		young_page->page = page + i;
+		present += wanted;
+		lower += is_low;
+		index += is_low & entry >> 5;	/* PTE_ACCESSED */
+	}
+	w->nr_young = index;
+	w->entries += present;
+	note_table(w, address, lower);
+}
+
+static __always_inline void read_huge(struct walk *w, __u64 entry, __u64 address)
+{
+	struct young_pages *out = bpf_map_lookup_elem(&young, &zero);
+	__u64 pfn = (entry & PMD_PFN_MASK) >> PAGE_SHIFT;
+	__u64 index = w->nr_young;
+
+	w->entries++;
+	if (!out || !below(pfn - lowest_pfn(w), pfn_span(w))) {
+		note_table(w, address, 0);
+		return;
+	}
+	note_table(w, address, PTRS_PER_TABLE);
+	if (!(entry & PTE_ACCESSED))
+		return;
+
+	struct young_page *young_page = &out->at[index & (YOUNG_MAX - 1)];
+
+	young_page->pfn = pfn;
+	young_page->nid = w->nid;
+	young_page->page = (address >> PAGE_SHIFT) - (w->start >> PAGE_SHIFT);
+	w->nr_young = index + 1;
+}
+
+static __always_inline __u64 next_table(const struct walk *w, __u64 entry)
+{
+	return w->page_offset + (entry & PTE_PFN_MASK);
+}
+
+static __always_inline __u64 entry_at(__u64 table, __u64 address, __u32 shift)
+{
+	return read_u64(table + 8 * (address >> shift & (PTRS_PER_TABLE - 1)));
+}
+
+static __always_inline __u64 boundary(__u64 address, __u32 shift)
+{
+	return ((address >> shift) + 1) << shift;
+}
+
+struct step {
+	__u64 pgd;
+};
+
+/* One lowest table, one huge page, or one hole of any size. */
+static long walk_step(__u32 i, void *ctx)
+{
+	struct step *step = ctx;
+	struct walk *w = bpf_map_lookup_elem(&state, &zero);
+
+	if (!w)
+		return 1;
+
+	__u64 address = w->next, entry;
+
+	if (address >= w->end || w->nr_tables >= TABLES_MAX)
+		return 1;
+	entry = entry_at(step->pgd, address, w->pgdir_shift);
+	if (!(entry & PTE_PRESENT)) {
+		w->next = boundary(address, w->pgdir_shift & 63);
+		return 0;
+	}
+	if (w->pgdir_shift > P4D_SHIFT) {
+		entry = entry_at(next_table(w, entry), address, P4D_SHIFT);
+		if (!(entry & PTE_PRESENT)) {
+			w->next = boundary(address, P4D_SHIFT);
+			return 0;
+		}
+	}
+	entry = entry_at(next_table(w, entry), address, PUD_SHIFT);
+	if (!(entry & PTE_PRESENT) || entry & PTE_HUGE) {
+		w->next = boundary(address, PUD_SHIFT);
+		return 0;
+	}
+	entry = entry_at(next_table(w, entry), address, PMD_SHIFT);
+	w->next = boundary(address, PMD_SHIFT);
+	/* PROT_NONE, huge or not, is a hint fault's business and has no present bit. */
+	if (!(entry & PTE_PRESENT))
+		return 0;
+	if (entry & PTE_HUGE) {
+		read_huge(w, entry, address);
+		return 0;
+	}
+
+	__u64 last = w->next < w->end ? w->next : w->end;
+	__u64 base = address >> PMD_SHIFT << PMD_SHIFT;
+	__u64 first = (address - base) >> PAGE_SHIFT;
+
+	read_table(w, next_table(w, entry), base, first, (last - address) >> PAGE_SHIFT);
+	return 0;
+}
+
+static long walk_vma(struct task_struct *task, struct vm_area_struct *vma, void *ctx)
+{
+	struct walk *w = bpf_map_lookup_elem(&state, &zero);
+	struct step step = {};
+
+	if (!w)
+		return 0;
+	if (w->end > vma->vm_end)
+		w->end = vma->vm_end;
+	if (vma->vm_flags & (VM_PFNMAP | VM_IO | VM_HUGETLB)) {
+		w->next = w->end;
+		return 0;
+	}
+	step.pgd = (__u64)vma->vm_mm->pgd;
+	bpf_loop(STEPS_MAX, walk_step, &step, 0);
+	return 0;
+}
+
+static __always_inline __u64 page_flags(__u64 page)
+{
+	if (bpf_core_field_exists(struct page___memdesc, flags.f))
+		return FIELD(page, struct page___memdesc, flags.f);
+	return FIELD(page, struct page___long, flags);
+}
+
+/* The head of the page's folio; the page itself unless it is a tail. */
+static __always_inline __u64 head_page(__u64 page)
+{
+	__u64 info;
+
+	if (bpf_core_field_exists(struct page___info, compound_info))
+		info = FIELD(page, struct page___info, compound_info);
+	else
+		info = FIELD(page, struct page, compound_head);
+	if (!(info & 1))
+		return page;
+	if (info >> 32 == 0xffffffff && bpf_core_field_exists(struct page___info, compound_info) &&
+	    !(info & 1ull << 31))
+		return page & info & ~1ull;
+	return info & ~1ull;
+}
+
+static __always_inline bool is_shared(__u64 head, __u32 order)
+{
+	/* Counts begin at -1. */
+	if (!order)
+		return FIELD(head, struct page, _mapcount.counter) > 0;
+	if (!bpf_core_field_exists(struct folio___mapcount, _large_mapcount))
+		return true;
+	return FIELD(head, struct folio___mapcount, _large_mapcount.counter) + 1 > 1 << order;
+}
+
+/*
+ * Page table entries become accesses: what is not in the lower tier goes, and so do entries of one
+ * folio behind the first, because one walk sees one access of a folio, however many entries map it.
+ */
+static long refine(__u32 i, void *ctx)
+{
+	struct walk *w = bpf_map_lookup_elem(&state, &zero);
+	struct young_pages *all = bpf_map_lookup_elem(&young, &zero);
+
+	if (!w || !all)
+		return 1;
+
+	struct young_page *from = &all->at[i & (YOUNG_MAX - 1)];
+	__u64 page_bytes = bpf_core_type_size(struct page);
+	__u64 page = w->vmemmap + from->pfn * page_bytes;
+	__u64 head = head_page(page);
+	__u32 order = 0;
+
+	if (!is_lower(w, from->pfn) || head == w->last_head)
+		return 0;
+	if (page_flags(head) >> bpf_core_enum_value(enum pageflags, PG_head) & 1)
+		order = FIELD(head, struct folio, _flags_1) & 0x3f;
+	w->last_head = head;
+	if (w->exclusive && is_shared(head, order)) {
+		w->nr_shared++;
+		return 0;
+	}
+	if (order) {
+		__u32 key = w->nr_folios;
+		struct young_folio *to = bpf_map_lookup_elem(&folios, &key);
+
+		if (!to)
+			return 1;
+		w->nr_folios = key + 1;
+		to->pfn = (head - w->vmemmap) / page_bytes;
+		to->pages = 1u << order;
+		to->page = from->page;
+		return 0;
+	}
+
+	/* In place: never ahead of what is read. */
+	struct young_page *to = &all->at[w->nr_young & (YOUNG_MAX - 1)];
+
+	w->nr_young++;
+	to->pfn = from->pfn;
+	to->nid = from->nid;
+	to->page = from->page;
+	return 0;
+}
+
+SEC("syscall")
+int scan(void *ctx)
+{
+	struct walk *w = bpf_map_lookup_elem(&state, &zero);
+	struct task_struct *task;
+	struct step unused = {};
+	long error;
+
+	if (!w || !&_stext)
+		return 1;
+	w->pgdir_shift = P4D_SHIFT;
+	if (&pgdir_shift)
+		bpf_probe_read_kernel(&w->pgdir_shift, sizeof(w->pgdir_shift), &pgdir_shift);
+	w->vmemmap = w->pgdir_shift > P4D_SHIFT ? L5_VMEMMAP : L4_VMEMMAP;
+	if (&vmemmap_base)
+		bpf_probe_read_kernel(&w->vmemmap, sizeof(w->vmemmap), &vmemmap_base);
+	w->page_offset = w->pgdir_shift > P4D_SHIFT ? L5_PAGE_OFFSET : L4_PAGE_OFFSET;
+	if (&page_offset_base)
+		bpf_probe_read_kernel(&w->page_offset, sizeof(w->page_offset), &page_offset_base);
+	w->next = w->start;
+	w->entries = w->lower_pages = w->last_head = 0;
+	w->nr_young = w->nr_folios = w->nr_tables = w->nr_shared = 0;
+
+	task = bpf_task_from_pid(w->pid);
+	if (!task)
+		return 2;
+	error = bpf_find_vma(task, w->start, walk_vma, &unused, 0);
+	bpf_task_release(task);
+	if (error)
+		return error == -EBUSY ? 3 : 4;
+
+	__u32 entries = w->nr_young;
+
+	w->nr_young = 0;
+	bpf_loop(entries, refine, &unused, 0);
+	return 0;
+}

@@ -1,0 +1,496 @@
+//! The thread: which process is due, and what is to be done with it.
+//!
+//! A process is looked at (where does it have pages in the lower tier?), and if it has any, scanned
+//! again and again: clear, flush, wait, read. While one waits, others are worked on, one step at a
+//! time; a process has one scan in flight at most.
+
+use std::collections::hash_map::{Entry, HashMap};
+use std::ops::Range;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use pghot_hotness::Rule;
+use pghot_linux::host::monotonic;
+use tracing::debug;
+
+use super::adapt::{Adapt, Budget, Found, SIZE_MAX_BYTES, Window};
+use super::clear::{self, ClearCost, Method, PidFd};
+use super::counters::Counters;
+use super::procs::Procs;
+use super::walk::{Request, Walked, Walker};
+use crate::bulk::BulkReporter;
+use crate::worker::{Pace, thread_cpu};
+
+/// Smaller processes have nothing to gain: 8 MiB.
+const RESIDENT_MIN_PAGES: u64 = 2048;
+/// As many as kscand takes.
+const PROCESSES_MAX: usize = 4096;
+/// How often new processes are looked for.
+const DISCOVER: Duration = Duration::from_millis(1000);
+/// From the first sight of a process to the first look, as the kernel's `scan_delay_ms`: many are
+/// gone by then.
+const FIRST_LOOK_DELAY: Duration = Duration::from_millis(1000);
+/// Looks at a process without pages in the lower tier; doubled each time.
+const LOOK_MIN: Duration = Duration::from_millis(2000);
+const LOOK_MAX: Duration = Duration::from_millis(32_000);
+/// From clearing to flushing: time for some accessed bits to come back, without which there is
+/// nothing to flush with.
+const FLUSH_DELAY: Duration = Duration::from_millis(20);
+/// The longest sleep, so that counters stay fresh.
+const SLEEP_MAX: Duration = Duration::from_millis(500);
+/// Addresses that one lowest page table maps.
+const TABLE_BYTES: u64 = 2 << 20;
+/// A piece may have grown since it was looked at; twice what a look takes at most.
+const PIECE_MAX_BYTES: u64 = 2 * SIZE_MAX_BYTES;
+const ADDRESS_END: u64 = u64::MAX;
+
+/// What comes next for a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Look,
+    Clear,
+    Flush { cleared_at: Duration },
+    Read { cleared_at: Duration },
+}
+
+struct Process {
+    start_time: u64,
+    step: Step,
+    due: Duration,
+    adapt: Adapt,
+    cost: ClearCost,
+    method: Method,
+    /// Clearing by [`Method::ClearRefs`] left nothing to flush with; the next time the other way.
+    must_flush: bool,
+    /// The piece that is being scanned.
+    piece: Range<u64>,
+    /// Where it has pages in the lower tier.
+    lower: Vec<Range<u64>>,
+    /// Present entries of the piece.
+    entries: u64,
+    /// Scans of this piece.
+    scans: u32,
+    /// Pages in the lower tier, of all pieces since the first.
+    lower_pages: u64,
+    look_again: Duration,
+    last_read: Option<Duration>,
+}
+
+impl Process {
+    fn new(start_time: u64, due: Duration) -> Process {
+        Process {
+            start_time,
+            step: Step::Look,
+            due,
+            adapt: Adapt::new(),
+            cost: ClearCost::new(),
+            method: Method::ClearRefs,
+            must_flush: false,
+            piece: 0..ADDRESS_END,
+            lower: Vec::new(),
+            entries: 0,
+            scans: 0,
+            lower_pages: 0,
+            look_again: LOOK_MIN,
+            last_read: None,
+        }
+    }
+
+    fn then(&mut self, step: Step, due: Duration) {
+        (self.step, self.due) = (step, due);
+    }
+
+    /// Whether all of the process fits into one piece.
+    fn is_whole(&self) -> bool {
+        self.piece == (0..ADDRESS_END)
+    }
+
+    /// On to the next piece, or back to the first.
+    fn advance(&mut self, now: Duration) {
+        let was_last = self.piece.end == ADDRESS_END;
+        self.piece = if was_last { 0 } else { self.piece.end }..ADDRESS_END;
+        self.last_read = None;
+        let due = if !was_last {
+            now
+        } else if self.lower_pages == 0 {
+            self.look_again = (2 * self.look_again).min(LOOK_MAX);
+            now + self.look_again
+        } else {
+            self.look_again = LOOK_MIN;
+            now + self.adapt.period()
+        };
+        if was_last {
+            self.lower_pages = 0;
+        }
+        self.then(Step::Look, due);
+    }
+}
+
+/// What a walk over a piece met.
+#[derive(Default)]
+struct Survey {
+    entries: u64,
+    lower_pages: u64,
+    lower: Vec<Range<u64>>,
+    young_pages: u64,
+    /// Where it stopped; None at the end of the address space.
+    end: Option<u64>,
+    /// It did not get the mmap lock, and gave up there.
+    is_busy: bool,
+}
+
+/// How far a walk over a piece shall go.
+struct Extent<'a> {
+    pid: i32,
+    piece: &'a Range<u64>,
+    /// Stop after so much memory with page tables.
+    size_bytes: u64,
+    nid: u32,
+    exclusive: bool,
+}
+
+/// The process is gone; forget it.
+struct Gone;
+
+/// What the thread works with.
+pub(super) struct Scanner {
+    pub procs: Procs,
+    pub walker: Walker,
+    pub reporter: Arc<BulkReporter>,
+    pub counters: Arc<Counters>,
+    pub rule: Arc<RwLock<Rule>>,
+    /// Where accesses come from if the process runs in no top-tier node.
+    pub fallback_nid: u32,
+}
+
+impl Scanner {
+    /// Runs until the source is dropped.
+    pub fn run(mut self, pace: &Pace) {
+        let mut processes: HashMap<i32, Process> = HashMap::new();
+        let mut discover_due = monotonic();
+        let mut budget = Budget::new(discover_due, thread_cpu());
+        loop {
+            let now = monotonic();
+            // What is cleared must be read in time, whatever the budget says; it is spent already.
+            let wait = budget.wait(now, thread_cpu());
+            if wait.is_zero() && discover_due <= now {
+                self.discover(&mut processes, now);
+                discover_due = now + DISCOVER;
+            }
+            let next = processes
+                .iter()
+                .map(|(pid, process)| {
+                    let is_new = matches!(process.step, Step::Look | Step::Clear);
+                    let held = if is_new { wait } else { Duration::ZERO };
+                    (process.due.max(now + held), *pid)
+                })
+                .min();
+            let due = next.map_or(discover_due, |(due, _)| {
+                due.min(discover_due.max(now + wait))
+            });
+            if due > now {
+                self.counters.note_cost(self.walker.cost());
+                if !pace.sleep((due - now).min(SLEEP_MAX)) {
+                    return;
+                }
+                continue;
+            }
+            if pace.is_ending() {
+                return;
+            }
+            if let Some((due, pid)) = next
+                && due <= now
+                && let Some(process) = processes.get_mut(&pid)
+                && self.step(pid, process, pace).is_err()
+            {
+                processes.remove(&pid);
+                self.counters.gone.add(1);
+            }
+        }
+    }
+
+    /// Learns of new processes and forgets those that are gone or have become small.
+    fn discover(&self, processes: &mut HashMap<i32, Process>, now: Duration) {
+        let own = std::process::id() as i32;
+        let mut known: HashMap<i32, Process> = std::mem::take(processes);
+        for pid in self.procs.large(RESIDENT_MIN_PAGES) {
+            if pid == own || processes.len() == PROCESSES_MAX {
+                continue;
+            }
+            let Some(start_time) = self.procs.start_time(pid) else {
+                continue;
+            };
+            let kept = known.remove(&pid).filter(|p| p.start_time == start_time);
+            if let Entry::Vacant(slot) = processes.entry(pid) {
+                slot.insert(
+                    kept.unwrap_or_else(|| Process::new(start_time, now + FIRST_LOOK_DELAY)),
+                );
+            }
+        }
+        self.counters.processes.set(processes.len() as u64);
+        let in_lower = processes.values().filter(|p| !p.lower.is_empty()).count();
+        self.counters.processes_in_lower_tier.set(in_lower as u64);
+    }
+
+    fn step(&mut self, pid: i32, process: &mut Process, pace: &Pace) -> Result<(), Gone> {
+        match process.step {
+            Step::Look => self.look(pid, process, pace),
+            Step::Clear => self.clear(pid, process),
+            Step::Flush { cleared_at } => self.flush(pid, process, cleared_at, pace),
+            Step::Read { cleared_at } => self.read(pid, process, cleared_at, pace),
+        }
+    }
+
+    /// Finds out where the next piece of a process ends and what of it lies in the lower tier.
+    fn look(&mut self, pid: i32, process: &mut Process, pace: &Pace) -> Result<(), Gone> {
+        if self.procs.is_opted_out(pid) {
+            self.counters.skipped_opted_out.add(1);
+            process.lower.clear();
+            process.then(Step::Look, monotonic() + LOOK_MAX);
+            return Ok(());
+        }
+        let extent = Extent {
+            pid,
+            piece: &process.piece,
+            size_bytes: process.adapt.size_bytes(),
+            nid: self.fallback_nid,
+            exclusive: false,
+        };
+        let survey = self.survey(&extent, pace, |_, _| true)?;
+        let now = monotonic();
+        self.counters.looks.add(1);
+        if survey.is_busy {
+            process.then(Step::Look, now + process.adapt.period());
+            return Ok(());
+        }
+        process.piece.end = survey.end.unwrap_or(ADDRESS_END);
+        process.entries = survey.entries;
+        process.lower = survey.lower;
+        process.lower_pages += survey.lower_pages;
+        process.scans = 0;
+        if survey.lower_pages == 0 {
+            process.advance(now);
+        } else {
+            process.then(Step::Clear, now);
+        }
+        Ok(())
+    }
+
+    fn clear(&mut self, pid: i32, process: &mut Process) -> Result<(), Gone> {
+        if self.procs.is_opted_out(pid) {
+            process.then(Step::Look, monotonic());
+            return Ok(());
+        }
+        if self.procs.start_time(pid) != Some(process.start_time) {
+            return Err(Gone);
+        }
+        process.method = if process.cost.is_short(process.entries) && !process.must_flush {
+            Method::ClearRefs
+        } else {
+            Method::Cold
+        };
+        let (before, cpu_before) = (monotonic(), thread_cpu());
+        let done = match process.method {
+            Method::ClearRefs => clear::clear_refs(&self.procs.file(pid, "clear_refs")),
+            Method::Cold => PidFd::open(pid)
+                .and_then(|fd| process.lower.iter().try_for_each(|range| fd.cold(range))),
+        };
+        let now = monotonic();
+        if let Err(error) = done {
+            debug!("cannot clear accessed bits of process {pid}: {error}");
+            return Err(Gone);
+        }
+        let micros = (now - before).as_micros() as u64;
+        match process.method {
+            Method::ClearRefs => {
+                process
+                    .cost
+                    .learn(process.entries, thread_cpu() - cpu_before);
+                self.counters.clear_refs.add(1);
+                self.counters.clear_refs_us_max.raise(micros);
+                process.then(Step::Flush { cleared_at: now }, now + FLUSH_DELAY);
+            }
+            Method::Cold => {
+                self.counters.madvise_cold.add(1);
+                self.counters.madvise_cold_us_max.raise(micros);
+                process.must_flush = false;
+                let due = now + process.adapt.observe();
+                process.then(Step::Read { cleared_at: now }, due);
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the process's TLB flushed. Clearing left the accessed bits in there as they were, and an
+    /// entry that stays there is never marked again: without a flush the hottest pages are missed.
+    fn flush(
+        &mut self,
+        pid: i32,
+        process: &mut Process,
+        cleared_at: Duration,
+        pace: &Pace,
+    ) -> Result<(), Gone> {
+        let extent = Extent {
+            pid,
+            piece: &process.piece,
+            size_bytes: PIECE_MAX_BYTES,
+            nid: self.fallback_nid,
+            exclusive: true,
+        };
+        let (mut flushing, mut shared) = (None, 0);
+        self.survey(&extent, pace, |walker, start| {
+            flushing = clear::flush_range(start, walker.young(), walker.folios());
+            shared += walker.shared();
+            flushing.is_none()
+        })?;
+        let is_flushed = flushing.is_some_and(|range| {
+            let advised = PidFd::open(pid).and_then(|fd| fd.cold(&range));
+            advised.is_ok()
+        });
+        if is_flushed {
+            self.counters.flushes.add(1);
+        } else {
+            self.counters.unflushed.add(1);
+            // All that is in use lies in the TLB, or nothing is. What several processes map cannot
+            // be cleared by the other method, so there it is no help.
+            process.must_flush = shared == 0;
+        }
+        let due = cleared_at + process.adapt.observe();
+        process.then(Step::Read { cleared_at }, due);
+        Ok(())
+    }
+
+    fn read(
+        &mut self,
+        pid: i32,
+        process: &mut Process,
+        cleared_at: Duration,
+        pace: &Pace,
+    ) -> Result<(), Gone> {
+        let reporter = Arc::clone(&self.reporter);
+        let ready_before = reporter.stats().became_ready;
+        let nid = self.procs.node(pid).unwrap_or(self.fallback_nid);
+        let extent = Extent {
+            pid,
+            piece: &process.piece,
+            size_bytes: PIECE_MAX_BYTES,
+            nid,
+            // The other method does not clear what is shared: it is young for ever.
+            exclusive: process.method == Method::Cold,
+        };
+        let survey = self.survey(&extent, pace, |walker, _| {
+            let when = monotonic();
+            reporter.report(walker.accesses(), when);
+            for folio in walker.folios() {
+                reporter.report_folio(folio.pfn, nid, folio.pages.into(), when);
+            }
+            true
+        })?;
+        let now = monotonic();
+        self.counters.scans.add(1);
+        self.counters.young_pages.add(survey.young_pages);
+        let ready_pages = reporter.stats().became_ready - ready_before;
+        if !survey.is_busy {
+            let found = Found {
+                young_pages: survey.young_pages,
+                ready_pages,
+            };
+            let window = self.window();
+            let since_last = process.last_read.map(|last| now - last);
+            process.adapt.learn(found, window, since_last);
+            process.entries = survey.entries;
+            process.lower = survey.lower;
+            process.lower_pages = if process.is_whole() {
+                survey.lower_pages
+            } else {
+                process.lower_pages
+            };
+        }
+        process.last_read = Some(now);
+        process.scans += 1;
+        let may_stay = process.is_whole() && survey.end.is_none() && !process.lower.is_empty();
+        if may_stay || ready_pages > 0 || process.scans < self.window().scans() {
+            process.then(Step::Clear, (cleared_at + process.adapt.period()).max(now));
+        } else {
+            process.advance(now);
+        }
+        Ok(())
+    }
+
+    fn window(&self) -> Window {
+        let rule = *self.rule.read().unwrap_or_else(PoisonError::into_inner);
+        Window {
+            freq_threshold: rule.freq_threshold(),
+            freq_window_ms: rule.window_ms().into(),
+            unit_ms: rule.format().unit_ms().into(),
+        }
+    }
+
+    /// Walks a piece, call by call. `each` sees each answer with the address where it begins, and
+    /// says whether to go on.
+    fn survey(
+        &mut self,
+        extent: &Extent<'_>,
+        pace: &Pace,
+        mut each: impl FnMut(&Walker, u64) -> bool,
+    ) -> Result<Survey, Gone> {
+        let mut survey = Survey::default();
+        let mut tables = 0;
+        for mapping in self.procs.ranges(extent.pid).ok_or(Gone)? {
+            let mut start = mapping.start.max(extent.piece.start);
+            let end = mapping.end.min(extent.piece.end);
+            while start < end {
+                if pace.is_ending() {
+                    return Ok(survey);
+                }
+                if tables * TABLE_BYTES >= extent.size_bytes {
+                    survey.end = Some(start);
+                    return Ok(survey);
+                }
+                let request = Request {
+                    pid: extent.pid,
+                    range: start..end,
+                    nid: extent.nid,
+                    exclusive: extent.exclusive,
+                };
+                let before = monotonic();
+                let walked = self.walker.walk(&request);
+                let micros = (monotonic() - before).as_micros() as u64;
+                self.counters.walk_us_max.raise(micros);
+                let next = match walked {
+                    Walked::UpTo(next) => next,
+                    Walked::Gone => return Err(Gone),
+                    Walked::Busy => {
+                        self.counters.skipped_busy.add(1);
+                        survey.is_busy = true;
+                        return Ok(survey);
+                    }
+                    Walked::Unmapped => break,
+                };
+                tables += self.walker.tables().len() as u64;
+                note(&mut survey, &self.walker);
+                self.counters.entries_read.add(self.walker.entries());
+                if !each(&self.walker, start) || next <= start {
+                    return Ok(survey);
+                }
+                start = next;
+            }
+        }
+        Ok(survey)
+    }
+}
+
+/// Adds one answer to a survey.
+fn note(survey: &mut Survey, walker: &Walker) {
+    survey.entries += walker.entries();
+    let of_folios: u64 = walker.folios().iter().map(|f| u64::from(f.pages)).sum();
+    survey.young_pages += walker.young().len() as u64 + of_folios;
+    for table in walker.tables().iter().filter(|t| t.lower_pages > 0) {
+        survey.lower_pages += table.lower_pages;
+        let start = table.address / TABLE_BYTES * TABLE_BYTES;
+        match survey.lower.last_mut() {
+            Some(last) if last.end >= start => last.end = start + TABLE_BYTES,
+            _ => survey.lower.push(start..start + TABLE_BYTES),
+        }
+    }
+}

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use pghot_testbed::Status;
+use serde_json::Value;
 
-use crate::rig::{Daemon, hotset, kernel_settings, number, outcome, start_hotset};
+use crate::rig::{Daemon, hotset, kernel_settings, number, outcome, source, start_hotset};
 use crate::{Ctx, Test};
 
 pub const TESTS: &[Test] = &[
@@ -80,6 +81,11 @@ pub const TESTS: &[Test] = &[
         "the_kernels_shortcut_is_reported",
         "tiered3-roomy",
         the_kernels_shortcut,
+    ),
+    Test::new(
+        "faults_stand_by_while_there_is_room",
+        "tiered3-roomy",
+        faults_stand_by_while_there_is_room,
     ),
 ];
 
@@ -504,5 +510,71 @@ fn the_kernels_shortcut(ctx: &mut Ctx) -> Result<()> {
         "{status:#}"
     );
     daemon.stop()?;
+    Ok(())
+}
+
+/// With so much room that the kernel would promote in the fault, page tables tell what is hot: all
+/// of it arrives, and nothing is promoted in a faulting thread. When room gets short, the hint
+/// faults are back.
+fn faults_stand_by_while_there_is_room(ctx: &mut Ctx) -> Result<()> {
+    let vm = &ctx.vm;
+    let flags = ["--enabled-sources", "0x5", "--freq-threshold", "2"];
+    let daemon = Daemon::start(vm, &flags)?;
+    let state =
+        |status: &Value| Ok::<_, anyhow::Error>(source(status, "hint_fault")?["state"].clone());
+    ensure!(state(&daemon.status()?)? == "standing_by");
+    ensure!(vm.read(BALANCING)?.trim() == "0", "hint faults are on");
+    let (promoted, faults) = (
+        vm.vmstat("pgpromote_success")?,
+        vm.vmstat("numa_hint_faults")?,
+    );
+    let done = hotset(
+        vm,
+        &["--size-mib", "64", "--until-promoted", "--seconds", "40"],
+    )?;
+    ensure!(done["hot_left"] == 0, "{done}\n{:#}", daemon.status()?);
+    ensure!(
+        vm.vmstat("pgpromote_success")? == promoted,
+        "the kernel promoted pages"
+    );
+    ensure!(
+        vm.vmstat("numa_hint_faults")? == faults,
+        "threads took hint faults"
+    );
+
+    let room_mib = number(&daemon.status()?, "/top_tier/0/room_pages")? / 256.0;
+    let hog_mib = format!("{:.0}", room_mib - 512.0);
+    let hog = [
+        "hotset",
+        "--home",
+        "0",
+        "--fast",
+        "0",
+        "--seconds",
+        "0",
+        "--hold",
+    ];
+    let hog = [&hog[..], &["--size-mib", &hog_mib]].concat();
+    let mut hog = vm.spawn(&[&["sh", "-c", "sleep 600 | exec \"$@\"", "sh"][..], &hog].concat())?;
+    vm.wait_until("hint faults are back", Duration::from_secs(90), || {
+        let status = daemon.status();
+        Ok(status
+            .and_then(|s| state(&s))
+            .is_ok_and(|state| state == "running"))
+    })?;
+    ensure!(vm.read(BALANCING)?.trim() == "2", "hint faults are off");
+    hog.kill()?;
+    vm.wait_until(
+        "hint faults stand by again",
+        Duration::from_secs(60),
+        || {
+            let status = daemon.status();
+            Ok(status
+                .and_then(|s| state(&s))
+                .is_ok_and(|state| state == "standing_by"))
+        },
+    )?;
+    daemon.stop()?;
+    ensure!(vm.read(BALANCING)?.trim() == "0", "not put back");
     Ok(())
 }

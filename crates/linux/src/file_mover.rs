@@ -166,6 +166,9 @@ impl Mapping {
         }
         let mapping = Mapping { base, file_bytes };
         mapping.advise(&mapping.file_bytes, libc::MADV_RANDOM)?;
+        // Or khugepaged may merge base pages of the file, hot and cold, because they are mapped.
+        // A kernel without huge pages refuses, which is as good.
+        let _ = mapping.advise(&mapping.file_bytes, libc::MADV_NOHUGEPAGE);
         Ok(mapping)
     }
 

@@ -111,6 +111,10 @@ impl CachedFile {
         let mut in_cache = vec![0u8; pages];
         // SAFETY: advice on the whole of our own mapping.
         sys::check(unsafe { libc::madvise(base, length, libc::MADV_RANDOM) }.into())?;
+        // Or khugepaged may merge base pages, and take their entries away before they are asked
+        // about. A kernel without huge pages refuses, which is as good.
+        // SAFETY: as above.
+        unsafe { libc::madvise(base, length, libc::MADV_NOHUGEPAGE) };
         // SAFETY: there is one byte for each page of our own mapping.
         sys::check(unsafe { libc::mincore(base, length, in_cache.as_mut_ptr()) }.into())?;
         let address = |page: usize| base.wrapping_byte_add(page * self.page_bytes);

@@ -106,7 +106,7 @@ fn holdings(vm: &Vm, pid: i32) -> Result<(Vec<String>, usize)> {
         let name = vm.read(&format!("/proc/{pid}/task/{thread}/comm"))?;
         threads.push(name.trim().to_owned());
     }
-    // Of a client that has just left, no file remains in a moment; of BPF there is none.
+    // A file that is closed meanwhile is that of a client, not a BPF object.
     let mut objects = 0;
     for fd in vm.list(&format!("/proc/{pid}/fdinfo"))? {
         let info = vm.read(&format!("/proc/{pid}/fdinfo/{fd}"));

@@ -128,11 +128,12 @@ fn check_sources(root: &SysRoot) -> Vec<Check> {
         .collect();
     let is_any = answers
         .iter()
-        .any(|(_, answer)| *answer == Availability::Available);
+        .any(|(_, answer)| !matches!(answer, Availability::Unavailable(_)));
     let missing = if is_any { Grade::Warn } else { Grade::Fail };
     let check = |(source, answer): (&Descriptor, Availability)| {
         let (level, meaning) = match answer {
             Availability::Available => (Grade::Ok, "available".to_owned()),
+            Availability::Untried(caveat) => (Grade::Ok, format!("available, but {caveat}")),
             Availability::Unavailable(why) => (missing, why),
         };
         Check {

@@ -25,6 +25,8 @@ pub enum Level {
 pub enum Answer {
     /// It has.
     Available,
+    /// It has, and this is what nobody knows yet about how well it works.
+    Untried(&'static str),
     /// It has not, and this is why, in one clause.
     Unavailable(String),
 }
@@ -61,6 +63,11 @@ impl Feature {
     pub fn check(&self, root: &SysRoot) -> Finding {
         let (level, meaning, advice) = match (self.ask)(root) {
             Answer::Available => (Level::Ok, format!("available, for {}", self.used_for), ""),
+            Answer::Untried(caveat) => (
+                Level::Ok,
+                format!("available, for {}, but {caveat}", self.used_for),
+                "",
+            ),
             Answer::Unavailable(reason) => (
                 self.without,
                 format!("{reason}; pghot uses it for {}", self.used_for),

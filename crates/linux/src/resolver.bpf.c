@@ -424,25 +424,64 @@ static long resolve_one(__u32 i, void *ctx)
 extern void bpf_rcu_read_lock(void) __ksym;
 extern void bpf_rcu_read_unlock(void) __ksym;
 
+/* Where the kernel has its tables; false if it hides that. */
+static __always_inline bool find_bases(struct search *s)
+{
+	if (!&_stext)
+		return false;
+	s->pgdir_shift = 39;
+	if (&pgdir_shift)
+		bpf_probe_read_kernel(&s->pgdir_shift, sizeof(s->pgdir_shift), &pgdir_shift);
+	s->vmemmap = s->pgdir_shift == 48 ? L5_VMEMMAP : L4_VMEMMAP;
+	if (&vmemmap_base)
+		bpf_probe_read_kernel(&s->vmemmap, sizeof(s->vmemmap), &vmemmap_base);
+	s->page_offset = s->pgdir_shift == 48 ? L5_PAGE_OFFSET : L4_PAGE_OFFSET;
+	if (&page_offset_base)
+		bpf_probe_read_kernel(&s->page_offset, sizeof(s->page_offset), &page_offset_base);
+	return true;
+}
+
 SEC("syscall")
 int resolve(struct request *request)
 {
 	struct search s = {};
 
-	if (!&_stext)
+	if (!find_bases(&s))
 		return -1;
-	s.pgdir_shift = 39;
-	if (&pgdir_shift)
-		bpf_probe_read_kernel(&s.pgdir_shift, sizeof(s.pgdir_shift), &pgdir_shift);
-	s.vmemmap = s.pgdir_shift == 48 ? L5_VMEMMAP : L4_VMEMMAP;
-	if (&vmemmap_base)
-		bpf_probe_read_kernel(&s.vmemmap, sizeof(s.vmemmap), &vmemmap_base);
-	s.page_offset = s.pgdir_shift == 48 ? L5_PAGE_OFFSET : L4_PAGE_OFFSET;
-	if (&page_offset_base)
-		bpf_probe_read_kernel(&s.page_offset, sizeof(s.page_offset), &page_offset_base);
 	/* anon_vmas and VMAs are freed after a grace period: most reads meet live memory. */
 	bpf_rcu_read_lock();
 	bpf_loop(request->nr_pages, resolve_one, &s, 0);
 	bpf_rcu_read_unlock();
+	return 0;
+}
+
+static long head_one(__u32 i, void *ctx)
+{
+	struct search *s = ctx;
+	__u64 *pfn = bpf_map_lookup_elem(&pfns, &i);
+	struct answer *answer = bpf_map_lookup_elem(&answers, &i);
+
+	if (!pfn || !answer)
+		return 1;
+
+	__u64 page_bytes = bpf_core_type_size(struct page);
+	__u64 page = head_page(s->vmemmap + *pfn * page_bytes);
+	struct answer a = { .head_pfn = (page - s->vmemmap) / page_bytes };
+
+	if (page_flags(page) >> bpf_core_enum_value(enum pageflags, PG_head) & 1)
+		a.order = FIELD(page, struct folio, _flags_1) & 0x3f;
+	*answer = a;
+	return 0;
+}
+
+/* The heads of the folios that pages belong to, for sources that learn of single pages. */
+SEC("syscall")
+int heads(struct request *request)
+{
+	struct search s = {};
+
+	if (!find_bases(&s))
+		return -1;
+	bpf_loop(request->nr_pages, head_one, &s, 0);
 	return 0;
 }

@@ -42,6 +42,15 @@ struct Answer {
     order: u16,
 }
 
+/// A folio, as [`Resolver::heads`] finds it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Folio {
+    /// Its first page.
+    pub head: Pfn,
+    /// Its base pages.
+    pub pages: u64,
+}
+
 /// The loaded program with its arrays. Not shared: each migrator has its own.
 pub struct Resolver {
     object: Object,
@@ -67,14 +76,14 @@ impl Resolver {
             answers,
         };
         // PFN 0 is the BIOS's; asking for it shows whether the addresses are known.
-        match resolver.run(&[0]) {
+        match resolver.run("resolve", &[0]) {
             Ok(0) => Ok(resolver),
             Ok(_) => Err(ResolverError::HiddenAddresses),
             Err(error) => Err(ResolverError::Load(error)),
         }
     }
 
-    fn run(&mut self, pfns: &[Pfn]) -> Result<u32, libbpf_rs::Error> {
+    fn run(&mut self, program: &str, pfns: &[Pfn]) -> Result<u32, libbpf_rs::Error> {
         for (slot, pfn) in self.pfns.chunks_exact_mut(8).zip(pfns) {
             slot.copy_from_slice(&pfn.to_ne_bytes());
         }
@@ -83,7 +92,7 @@ impl Resolver {
             context_in: Some(&mut request),
             ..Default::default()
         };
-        let output = bpf::program(&self.object, "resolve").test_run(input)?;
+        let output = bpf::program(&self.object, program).test_run(input)?;
         Ok(output.return_value)
     }
 
@@ -93,7 +102,7 @@ impl Resolver {
         for batch in pfns.chunks(BATCH_PAGES) {
             // A loaded program that took its first call takes the next; if ever not, the pages
             // stay ready and are asked about again.
-            if !matches!(self.run(batch), Ok(0)) {
+            if !matches!(self.run("resolve", batch), Ok(0)) {
                 found.extend(batch.iter().map(|_| Found::Unresolved(Outcome::NotFound)));
                 continue;
             }
@@ -101,10 +110,35 @@ impl Resolver {
         }
     }
 
-    fn answer(&self, i: usize) -> Found {
+    /// The folio of each page, appended to `folios`. The page frames must exist.
+    pub fn heads(&mut self, pfns: &[Pfn], folios: &mut Vec<Folio>) {
+        for batch in pfns.chunks(BATCH_PAGES) {
+            // As in `resolve`; a page that is taken for its own head is reported a bit less well.
+            if !matches!(self.run("heads", batch), Ok(0)) {
+                folios.extend(batch.iter().map(|&head| Folio { head, pages: 1 }));
+                continue;
+            }
+            let folio = |i| {
+                let Answer {
+                    head_pfn, order, ..
+                } = self.raw_answer(i);
+                Folio {
+                    head: head_pfn,
+                    pages: 1 << order,
+                }
+            };
+            folios.extend((0..batch.len()).map(folio));
+        }
+    }
+
+    fn raw_answer(&self, i: usize) -> Answer {
         let bytes = &self.answers[i * size_of::<Answer>()..(i + 1) * size_of::<Answer>()];
         // SAFETY: `Answer` is plain numbers without padding, and the slice is as long as it is.
-        let a: Answer = unsafe { bytes.as_ptr().cast::<Answer>().read_unaligned() };
+        unsafe { bytes.as_ptr().cast::<Answer>().read_unaligned() }
+    }
+
+    fn answer(&self, i: usize) -> Found {
+        let a = self.raw_answer(i);
         match a.verdict {
             1 => Found::Mapped {
                 pid: a.tgid,

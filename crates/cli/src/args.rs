@@ -19,6 +19,7 @@ pub fn command() -> Command {
         .subcommand(run())
         .subcommand(status())
         .subcommand(explain())
+        .subcommand(hint())
         .subcommand(set())
         .subcommand(doctor())
         .subcommand(restore())
@@ -71,6 +72,32 @@ fn explain() -> Command {
     Command::new("explain")
         .about("Explain why a page moved or stayed")
         .args([pid, address, last, json(), config(), option_arg("socket")])
+}
+
+fn hint() -> Command {
+    let pid = Arg::new("pid")
+        .value_name("PID")
+        .value_parser(value_parser!(u32).range(1..))
+        .required(true)
+        .help("The process");
+    let address = Arg::new("address")
+        .value_name("ADDRESS")
+        .value_parser(parse_address)
+        .required(true)
+        .help("Where the memory begins, in hexadecimal as /proc/PID/maps prints it");
+    let length = Arg::new("length")
+        .value_name("LENGTH")
+        .value_parser(value_parser!(u64))
+        .default_value("4096")
+        .help("Its bytes, at most 1 GiB");
+    Command::new("hint")
+        .about("Hint that a process will use some of its memory")
+        .long_about(
+            "Hint that a process will use some of its memory: an access of each of its pages is \
+             reported, which with freq_threshold 1 promotes them. Takes the source app_hint \
+             (enabled_sources 0x20), and root.",
+        )
+        .args([pid, address, length, config(), option_arg("hint_socket")])
 }
 
 fn set() -> Command {

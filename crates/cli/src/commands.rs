@@ -11,6 +11,8 @@ use pghot_daemon::doctor::{self, Grade};
 use pghot_daemon::protocol::{Request, Response, ask};
 use pghot_daemon::run;
 use pghot_engine::Tunable;
+use pghot_hint::wire::refusal_sentence;
+use pghot_hint::{Answer, Hints, Range};
 use pghot_linux::SysRoot;
 use tracing_subscriber::EnvFilter;
 
@@ -22,6 +24,7 @@ pub fn dispatch(matches: &ArgMatches) -> Result<ExitCode> {
         Some(("run", matches)) => run_daemon(matches),
         Some(("status", matches)) => status(matches),
         Some(("explain", matches)) => explain(matches),
+        Some(("hint", matches)) => hint(matches),
         Some(("set", matches)) => set(matches),
         Some(("doctor", matches)) => return diagnose(matches),
         Some(("restore", matches)) => restore(matches),
@@ -112,6 +115,27 @@ fn lines(sentences: &[String]) -> String {
         .iter()
         .map(|sentence| format!("{sentence}\n"))
         .collect()
+}
+
+fn hint(matches: &ArgMatches) -> Result<()> {
+    let number = |id: &str| matches.get_one::<u64>(id).copied().unwrap_or_default();
+    let pid = matches.get_one::<u32>("pid").copied().unwrap_or_default();
+    let (address, length) = (number("address"), number("length"));
+    let socket = options(matches)?.hint_socket;
+    let hints = Hints::connect(&socket).map_err(|error| {
+        anyhow!(
+            "nobody takes hints on {}: {error}; start pghot with the source app_hint \
+             (enabled_sources 0x20)",
+            socket.display()
+        )
+    })?;
+    let answer = hints.ask(pid, &[Range { address, length }]);
+    match answer.map_err(|error| anyhow!("pghot gave no answer: {error}"))? {
+        Answer {
+            refusal: 0, pages, ..
+        } => say(&format!("hinted {pages} pages in the lower tier\n")),
+        Answer { refusal, .. } => Err(anyhow!(refusal_sentence(refusal))),
+    }
 }
 
 fn set(matches: &ArgMatches) -> Result<()> {

@@ -26,6 +26,8 @@ pub struct Options {
     pub dry_run: bool,
     /// The control socket.
     pub socket: PathBuf,
+    /// Where applications' hints arrive.
+    pub hint_socket: PathBuf,
     /// Where changed kernel settings are noted.
     pub state_file: PathBuf,
 }
@@ -67,6 +69,14 @@ pub const DAEMON_OPTIONS: &[DaemonOption] = &[
         doc: "The control socket, on which `pghot status`, `explain` and `set` reach the daemon.",
         default: "/run/pghot/pghot.sock",
         store: |options, text| store_path("socket", &mut options.socket, text),
+    },
+    DaemonOption {
+        name: "hint_socket",
+        value_name: "PATH",
+        doc: "Where applications hint at memory that they will use, while the source `app_hint` \
+              runs. Every user may connect to it.",
+        default: "/run/pghot/hint.sock",
+        store: |options, text| store_path("hint_socket", &mut options.hint_socket, text),
     },
     DaemonOption {
         name: "state_file",
@@ -179,6 +189,7 @@ fn resolve(assignments: &[Assignment]) -> Result<Options, ConfigError> {
         has_target_nid: false,
         dry_run: false,
         socket: PathBuf::new(),
+        hint_socket: PathBuf::new(),
         state_file: PathBuf::new(),
     };
     let invalid = |origin: &Origin, message| ConfigError::Invalid {
@@ -232,7 +243,7 @@ mod tests {
 
     #[test]
     fn every_option_can_be_set_in_the_file() {
-        let text = "mode = \"precision\"\nsocket = \"/a\"\nstate_file = \"/b\"\n\
+        let text = "mode = \"precision\"\nsocket = \"/a\"\nhint_socket = \"/c\"\nstate_file = \"/b\"\n\
                     freq_threshold = 5\nfreq_window_ms = 16_000\ntarget_nid = 1\n\
                     kmigrated_sleep_ms = 50\nkmigrated_batch_nr = 64\n\
                     promote_rate_limit_MBps = 0\nenabled_sources = 0x1\n";

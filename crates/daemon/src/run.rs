@@ -54,6 +54,7 @@ pub fn run(mut options: Options, root: &SysRoot) -> Result<(), RunError> {
         knobs: restorer.knobs(),
         changed: BTreeMap::new(),
         dry_run,
+        hint_socket: options.hint_socket.clone(),
     };
     let sources = Sources::new(SOURCES, Box::new(ground));
     let shared = Shared::new(root.clone(), table, settings, &nids, sources, dry_run, stop)?;
@@ -119,6 +120,7 @@ struct Kernel {
     /// The kernel settings that each source changed, by the source's bit.
     changed: BTreeMap<u32, Vec<PathBuf>>,
     dry_run: bool,
+    hint_socket: PathBuf,
 }
 
 impl Kernel {
@@ -157,6 +159,7 @@ impl Ground for Kernel {
                 rule,
                 knobs,
                 dry_run: kernel.dry_run,
+                hint_socket: &kernel.hint_socket,
                 standing_by,
             };
             (descriptor.start)(&mut start).map_err(|error| error.to_string())

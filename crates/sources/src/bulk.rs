@@ -108,6 +108,11 @@ impl BulkReporter {
         self.counts.unreadable.fetch_add(events, Ordering::Relaxed);
     }
 
+    /// Counts events of pages that the caller knows to be outside the lower tier.
+    pub fn note_not_tracked(&self, events: u64) {
+        self.counts.not_tracked.fetch_add(events, Ordering::Relaxed);
+    }
+
     /// See [`crate::Source::set_rule`].
     pub fn set_rule(&self, rule: &Rule) {
         *self.rule.write().unwrap_or_else(PoisonError::into_inner) = *rule;

@@ -7,13 +7,17 @@
 //! ([`RecordMaps`]). A source that this kernel lacks is `Availability::Unavailable`; the rest
 //! runs on.
 
+pub mod app_hint;
 mod attach;
 mod bulk;
+mod folios;
 pub mod hint_fault;
+pub mod hw_sample;
 mod records;
 mod worker;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use pghot_hotness::{Pfn, Rule, Table};
@@ -27,7 +31,11 @@ pub use pghot_linux::probe::Answer as Availability;
 pub use records::RecordMaps;
 
 /// Every source, in the order of their bits in `enabled_sources`.
-pub const SOURCES: &[Descriptor] = &[hint_fault::DESCRIPTOR];
+pub const SOURCES: &[Descriptor] = &[
+    hint_fault::DESCRIPTOR,
+    hw_sample::DESCRIPTOR,
+    app_hint::DESCRIPTOR,
+];
 
 /// A source, described once: for `enabled_sources`, `doctor`, `status` and the reference.
 pub struct Descriptor {
@@ -72,6 +80,8 @@ pub struct Start<'a> {
     pub knobs: &'a mut Knobs,
     /// Nothing will be promoted: a kernel that promotes by itself must go on doing so.
     pub dry_run: bool,
+    /// Where applications' hints arrive.
+    pub hint_socket: &'a Path,
     /// Start it standing by; see [`Source::stand_by`].
     pub standing_by: bool,
 }

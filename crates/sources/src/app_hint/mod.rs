@@ -1,0 +1,134 @@
+//! Source `app_hint`: applications say which of their memory they will use.
+//!
+//! See README.md in this folder for how it works, what it costs and when it is blind.
+//!
+//! | module | its one job |
+//! |---|---|
+//! | [`socket`] | the system calls of the hint socket |
+//! | [`client`] | one connection: messages in, steps of work |
+//! | [`pages`] | from addresses to page frames; which addresses are refused |
+//! | [`server`] | the thread: all connections in bounded rounds |
+
+mod client;
+mod pages;
+mod server;
+mod socket;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use pghot_hotness::Rule;
+use pghot_linux::resolver::Resolver;
+use pghot_linux::{SysRoot, probe};
+
+use crate::bulk::BulkReporter;
+use crate::folios::FolioReporter;
+use crate::worker::Worker;
+use crate::{
+    Availability, Descriptor, Error, Kind, ReadySample, Source, SourceCost, SourceStats, Start,
+};
+use pages::Refusal;
+use server::{Counters, Server};
+use socket::Listener;
+
+/// The entry of [`crate::SOURCES`].
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: "app_hint",
+    bit: 0x20,
+    doc: "Hints of applications: a process says on a socket which of its memory it will use.",
+    kind: Kind::Other,
+    check,
+    start,
+};
+
+struct AppHint {
+    counters: Arc<Counters>,
+    reporter: Arc<BulkReporter>,
+    /// Owns the socket and all connections: they end with it.
+    worker: Worker,
+}
+
+fn check(root: &SysRoot) -> Availability {
+    let needed = probe::FEATURES.iter().find(|f| f.id == "cap_sys_admin");
+    match needed.map(|feature| (feature.ask)(root)) {
+        Some(Availability::Unavailable(why)) => Availability::Unavailable(format!(
+            "{why}, and so cannot see which page frames are behind addresses (/proc/PID/pagemap)"
+        )),
+        _ => Availability::Available,
+    }
+}
+
+fn start(start: &mut Start<'_>) -> Result<Box<dyn Source>, Error> {
+    let mut resolver = Resolver::load().map_err(|error| Error::Setup(error.to_string()))?;
+    let listener = Listener::bind(start.hint_socket).map_err(|error| {
+        Error::Setup(format!(
+            "cannot listen on {}: {error}; choose another --hint-socket",
+            start.hint_socket.display()
+        ))
+    })?;
+    let nearest = start.topology.lower_tier_nodes().filter_map(|node| {
+        let target = start.topology.nearest_top_tier_node(node.nid)?;
+        Some((node.nid, target))
+    });
+    let counters = Arc::<Counters>::default();
+    let reporter = BulkReporter::new(start.table, &start.rule);
+    let find_heads = Box::new(move |pfns: &[_], folios: &mut _| resolver.heads(pfns, folios));
+    let server = Server::new(
+        start.knobs.root(),
+        listener,
+        &counters,
+        &reporter,
+        FolioReporter::new(&reporter, find_heads),
+        start.table,
+        nearest.collect(),
+    );
+    let worker = Worker::spawn(DESCRIPTOR.name, move |pace| server.run(pace))?;
+    Ok(Box::new(AppHint {
+        counters,
+        reporter,
+        worker,
+    }))
+}
+
+impl Source for AppHint {
+    fn descriptor(&self) -> &'static Descriptor {
+        &DESCRIPTOR
+    }
+
+    fn set_rule(&mut self, rule: &Rule) -> Result<(), Error> {
+        self.reporter.set_rule(rule);
+        Ok(())
+    }
+
+    fn stats(&self) -> Result<SourceStats, Error> {
+        Ok(self.reporter.stats())
+    }
+
+    fn drain_ready(&mut self, sink: &mut dyn FnMut(ReadySample)) {
+        self.reporter.drain_ready(sink);
+    }
+
+    fn cost(&self) -> SourceCost {
+        SourceCost {
+            thread_cpu_ns: self.worker.cpu_ns(),
+            ..SourceCost::default()
+        }
+    }
+
+    fn details(&self) -> BTreeMap<String, u64> {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let mut details = BTreeMap::from([
+            ("clients".to_owned(), get(&self.counters.clients)),
+            (
+                "refused_clients".to_owned(),
+                get(&self.counters.refused_clients),
+            ),
+            ("messages".to_owned(), get(&self.counters.messages)),
+        ]);
+        for ((_, name), counter) in Refusal::ALL.iter().zip(&self.counters.refused) {
+            details.insert(format!("refused_ranges_{name}"), get(counter));
+        }
+        details
+    }
+}

@@ -1,0 +1,430 @@
+//! The thread: serves all connections in rounds of bounded work.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use pghot_hotness::{Nid, Pfn, Table};
+use pghot_linux::SysRoot;
+use pghot_linux::host::monotonic;
+
+use super::client::Client;
+use super::pages::Refusal;
+use super::socket::{self, Listener};
+use crate::bulk::BulkReporter;
+use crate::folios::FolioReporter;
+use crate::worker::Pace;
+
+/// Connections at the same time, and of them those of one user. Root is not counted by user.
+pub const CLIENTS_MAX: usize = 64;
+pub const CLIENTS_PER_UID_MAX: usize = 8;
+
+/// Pages looked up per client and round: 64 MiB, which take about a millisecond.
+const PAGES_PER_ROUND: u64 = 16384;
+
+/// Between two looks whether the source is being dropped.
+const IDLE_POLL_MS: i32 = 100;
+
+/// At least so long the thread rests after a round; and as long as the round took, so that clients
+/// together get half a CPU at most.
+const REST_MIN: Duration = Duration::from_millis(1);
+
+/// What came in, and what was refused.
+#[derive(Default)]
+pub struct Counters {
+    pub clients: AtomicU64,
+    pub refused_clients: AtomicU64,
+    pub messages: AtomicU64,
+    /// Ranges, by [`Refusal::ALL`].
+    pub refused: [AtomicU64; Refusal::ALL.len()],
+}
+
+impl Counters {
+    fn refuse(&self, refusal: Refusal) {
+        self.refused[refusal as usize - 1].fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// All connections.
+pub struct Server {
+    root: SysRoot,
+    listener: Listener,
+    clients: Vec<Client>,
+    counters: Arc<Counters>,
+    reporter: Arc<BulkReporter>,
+    folios: FolioReporter,
+    table: Arc<Table>,
+    /// For each lower-tier node, the node that is told for its pages: nobody knows which CPU will
+    /// use them, and the nearest one is the cheapest to reach.
+    nearest: BTreeMap<Nid, Nid>,
+}
+
+impl Server {
+    /// A server without connections.
+    pub fn new(
+        root: &SysRoot,
+        listener: Listener,
+        counters: &Arc<Counters>,
+        reporter: &Arc<BulkReporter>,
+        folios: FolioReporter,
+        table: &Arc<Table>,
+        nearest: BTreeMap<Nid, Nid>,
+    ) -> Server {
+        Server {
+            root: root.clone(),
+            listener,
+            clients: Vec::new(),
+            counters: Arc::clone(counters),
+            reporter: Arc::clone(reporter),
+            folios: folios.merging(),
+            table: Arc::clone(table),
+            nearest,
+        }
+    }
+
+    /// Serves until the source is dropped.
+    pub fn run(mut self, pace: &Pace) {
+        while !pace.is_ending() {
+            let began = match self.wait() {
+                Ok(true) => Instant::now(),
+                Ok(false) => continue,
+                // Interrupted, or out of memory for a moment.
+                Err(_) if pace.sleep(Duration::from_millis(100)) => continue,
+                Err(_) => return,
+            };
+            self.round();
+            if !pace.sleep(began.elapsed().max(REST_MIN)) {
+                return;
+            }
+        }
+    }
+
+    /// Waits for something to do, but not long.
+    fn wait(&self) -> io::Result<bool> {
+        if self.clients.iter().any(Client::is_busy) {
+            return Ok(true);
+        }
+        let clients = self.clients.iter().map(Client::fd);
+        let fds = std::iter::once(self.listener.fd()).chain(clients);
+        let mut fds: Vec<_> = fds.map(socket::pollfd).collect();
+        socket::poll(&mut fds, IDLE_POLL_MS)?;
+        Ok(fds.iter().any(|fd| fd.revents != 0))
+    }
+
+    /// One step of each client, and new ones.
+    fn round(&mut self) {
+        self.accept();
+        let now = monotonic();
+        let Server {
+            root,
+            clients,
+            counters,
+            reporter,
+            folios,
+            table,
+            nearest,
+            ..
+        } = self;
+        let mut refuse = |refusal| counters.refuse(refusal);
+        let mut sink = |pfn: Pfn| match table.span().nid(pfn) {
+            Some(nid) => {
+                let target = nearest.get(&nid).copied().unwrap_or_default();
+                folios.push(pfn, target, now);
+                true
+            }
+            None if pfn == 0 => {
+                reporter.note_unreadable(1);
+                false
+            }
+            None => {
+                reporter.note_not_tracked(1);
+                false
+            }
+        };
+        clients.retain_mut(|client| {
+            if !client.is_busy() {
+                if client.receive(root, &mut refuse).is_err() {
+                    return false;
+                }
+                if client.is_busy() {
+                    counters.messages.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            client.work(PAGES_PER_ROUND, &mut refuse, &mut sink);
+            true
+        });
+        self.folios.flush(now);
+        let clients = self.clients.len() as u64;
+        self.counters.clients.store(clients, Ordering::Relaxed);
+    }
+
+    fn accept(&mut self) {
+        // As many as may be connected at all; the others wait for the next round.
+        for _ in 0..CLIENTS_MAX {
+            let Ok(socket) = self.listener.accept() else {
+                return;
+            };
+            match Client::admit(&self.root, socket) {
+                Ok(client) if self.has_room_for(&client) => self.clients.push(client),
+                // Closed at once, which tells it.
+                _ => {
+                    self.counters
+                        .refused_clients
+                        .fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+
+    fn has_room_for(&self, client: &Client) -> bool {
+        let uid = client.peer().uid;
+        let same = self.clients.iter().filter(|other| other.peer().uid == uid);
+        self.clients.len() < CLIENTS_MAX && (uid == 0 || same.count() < CLIENTS_PER_UID_MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+
+    use pghot_hint::wire::{Message, RANGES_MAX};
+    use pghot_hint::{Hints, Range};
+    use pghot_hotness::{Format, PfnRange, Rule, SECTION_PAGES, Span};
+
+    use super::*;
+    use crate::folios::fake_heads;
+    use crate::worker::Worker;
+
+    const LOWER: Pfn = SECTION_PAGES;
+    const PRESENT: u64 = 1 << 63;
+    /// Pages of each fake process: half of them in the lower tier.
+    const PAGES: u64 = 64;
+
+    struct Rig {
+        dir: tempfile::TempDir,
+        counters: Arc<Counters>,
+        reporter: Arc<BulkReporter>,
+        table: Arc<Table>,
+        worker: Option<Worker>,
+    }
+
+    impl Rig {
+        fn start() -> Rig {
+            let dir = tempfile::tempdir().unwrap();
+            let root = SysRoot::under(dir.path());
+            for (pid, first) in [(std::process::id(), LOWER), (1, LOWER + PAGES)] {
+                let path = root.proc.join(format!("{pid}/pagemap"));
+                std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+                let entry = |n| match n % 2 {
+                    0 => PRESENT | (first + n),
+                    _ => PRESENT | (n + 1),
+                };
+                let bytes: Vec<u8> = (0..PAGES).map(entry).flat_map(u64::to_ne_bytes).collect();
+                std::fs::write(path, bytes).unwrap();
+            }
+            let range = PfnRange {
+                start: LOWER,
+                end: LOWER + SECTION_PAGES,
+                nid: 2,
+            };
+            let table = Table::in_memory(Format::Precision, Span::new(&[range]).unwrap());
+            let table = Arc::new(table);
+            let rule = Rule::new(Format::Precision, 1, 3000).unwrap();
+            let reporter = BulkReporter::new(&table, &rule);
+            let counters = Arc::<Counters>::default();
+            let server = Server::new(
+                &root,
+                Listener::bind(&dir.path().join("sock")).unwrap(),
+                &counters,
+                &reporter,
+                FolioReporter::new(&reporter, fake_heads()),
+                &table,
+                BTreeMap::from([(2, 1)]),
+            );
+            let worker = Worker::spawn("app_hint", move |pace| server.run(pace)).unwrap();
+            Rig {
+                dir,
+                counters,
+                reporter,
+                table,
+                worker: Some(worker),
+            }
+        }
+
+        fn path(&self) -> PathBuf {
+            self.dir.path().join("sock")
+        }
+
+        fn hints(&self) -> Hints {
+            Hints::connect(&self.path()).unwrap()
+        }
+
+        fn wait(&self, what: &str, condition: impl Fn(&Rig) -> bool) {
+            let deadline = Instant::now() + Duration::from_secs(20);
+            while !condition(self) {
+                assert!(Instant::now() < deadline, "{what}");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+
+        fn refused(&self, refusal: Refusal) -> u64 {
+            self.counters.refused[refusal as usize - 1].load(Ordering::Relaxed)
+        }
+
+        fn clients(&self) -> u64 {
+            self.counters.clients.load(Ordering::Relaxed)
+        }
+    }
+
+    fn all() -> Range {
+        let (address, length) = (0, PAGES << 12);
+        Range { address, length }
+    }
+
+    #[test]
+    fn hinted_pages_of_the_lower_tier_are_reported_once() {
+        let rig = Rig::start();
+        let answer = rig.hints().ask(0, &[all()]).unwrap();
+        assert_eq!((answer.pages, answer.refused), (PAGES / 2, 0));
+        rig.wait("reported", |rig| rig.reporter.stats().recorded == PAGES / 2);
+        let stats = rig.reporter.stats();
+        assert_eq!(stats.became_ready, PAGES / 2);
+        assert_eq!((stats.not_tracked, stats.unreadable), (PAGES / 2, 0));
+        assert_eq!(rig.table.get(LOWER).unwrap().nid(), Some(1), "the nearest");
+        assert!(
+            !rig.table.get(LOWER + PAGES).unwrap().is_ready(),
+            "another's"
+        );
+    }
+
+    #[test]
+    fn lies_are_counted_and_harm_nobody() {
+        let rig = Rig::start();
+        let hints = rig.hints();
+        let good = all();
+        let lies = [
+            (1, 0, Refusal::Empty),
+            (1, 1 << 60, Refusal::TooLong),
+            (0xffff_8880_0000_0000, 4096, Refusal::BadAddress),
+            (u64::MAX, u64::MAX, Refusal::TooLong),
+        ];
+        let mut ranges = vec![good];
+        ranges.extend(lies.map(|(address, length, _)| Range { address, length }));
+        ranges.push(good);
+        let answer = hints.ask(0, &ranges).unwrap();
+        assert_eq!(answer.refused, 4);
+        assert_eq!(answer.refusal, Refusal::Empty as u32, "the first one");
+        assert_eq!(answer.pages, PAGES, "what is true counts nevertheless");
+        assert_eq!(rig.refused(Refusal::TooLong), 2);
+        assert_eq!(rig.refused(Refusal::BadAddress), 1);
+        // Other processes are for root, who may also name one that is not there.
+        // SAFETY: geteuid has no arguments and cannot fail.
+        let is_root = unsafe { libc::geteuid() } == 0;
+        let foreign = hints.ask(1, &[good]).unwrap();
+        let nobody = hints.ask(4_000_000, &[good, good]).unwrap();
+        if is_root {
+            assert_eq!((foreign.pages, foreign.refused), (PAGES / 2, 0));
+            assert_eq!(nobody.refusal, Refusal::NoProcess as u32);
+        } else {
+            assert_eq!((foreign.pages, foreign.refused), (0, 1));
+            assert_eq!(nobody.refusal, Refusal::Foreign as u32);
+        }
+        assert_eq!((nobody.pages, nobody.refused), (0, 2));
+    }
+
+    fn send_raw(path: &Path, bytes: &[u8]) -> std::os::fd::OwnedFd {
+        let socket = pghot_hint::connect(path).unwrap();
+        // What is too long for the socket itself is refused by the kernel.
+        let _ = socket::send(&socket, bytes);
+        socket
+    }
+
+    #[test]
+    fn garbage_ends_its_connection_and_no_other() {
+        let rig = Rig::start();
+        let bystander = rig.hints();
+        let mut random = 1u64;
+        let mut noise = |length: usize| -> Vec<u8> {
+            let byte = |_| {
+                random = random.wrapping_mul(6364136223846793005).wrapping_add(1);
+                (random >> 56) as u8
+            };
+            (0..length).map(byte).collect()
+        };
+        let message = |nr| Message {
+            pid: 0,
+            flags: 0,
+            ranges: vec![all(); nr],
+        };
+        let good = message(2).encode();
+        let mut garbage: Vec<Vec<u8>> = (1..200).step_by(7).map(&mut noise).collect();
+        garbage.push(good[..good.len() - 1].to_vec());
+        garbage.push([&good[..], &[0; 16]].concat());
+        garbage.push([&message(RANGES_MAX).encode()[..], &[0; 99]].concat());
+        garbage.push(noise(100_000));
+        let number = garbage.len() as u64;
+        for bytes in garbage {
+            let socket = send_raw(&rig.path(), &bytes);
+            rig.wait("the connection is closed", |_| {
+                let mut fds = [socket::pollfd(std::os::fd::AsRawFd::as_raw_fd(&socket))];
+                socket::poll(&mut fds, 0).is_ok() && fds[0].revents & libc::POLLHUP != 0
+            });
+        }
+        assert_eq!(rig.refused(Refusal::Malformed), number);
+        assert_eq!(bystander.ask(0, &[all()]).unwrap().pages, PAGES / 2);
+    }
+
+    #[test]
+    fn connections_are_limited_and_freed() {
+        let rig = Rig::start();
+        // SAFETY: geteuid has no arguments and cannot fail.
+        let is_root = unsafe { libc::geteuid() } == 0;
+        let max = if is_root {
+            CLIENTS_MAX
+        } else {
+            CLIENTS_PER_UID_MAX
+        };
+        let many: Vec<Hints> = (0..max).map(|_| rig.hints()).collect();
+        rig.wait("all are in", |rig| rig.clients() == max as u64);
+        let one_more = rig.hints();
+        assert!(one_more.ask(0, &[all()]).is_err(), "no room");
+        assert_eq!(many[0].ask(0, &[all()]).unwrap().pages, PAGES / 2);
+        drop(many);
+        rig.wait("all are gone", |rig| rig.clients() == 0);
+        assert_eq!(rig.hints().ask(0, &[all()]).unwrap().pages, PAGES / 2);
+    }
+
+    #[test]
+    fn a_client_that_never_reads_holds_nobody_up() {
+        let rig = Rig::start();
+        let deaf = pghot_hint::connect(&rig.path()).unwrap();
+        let question = Message {
+            pid: 0,
+            flags: 1,
+            ranges: vec![all(); RANGES_MAX],
+        };
+        // Until the daemon's answers and these fill both directions, or for long enough.
+        let mut sent = 0;
+        for _ in 0..5000 {
+            sent += u64::from(socket::send(&deaf, &question.encode()).is_ok());
+        }
+        assert!(sent > 0);
+        assert_eq!(rig.hints().ask(0, &[all()]).unwrap().pages, PAGES / 2);
+        // Killed in the middle of its messages.
+        drop(deaf);
+        rig.wait("it is gone", |rig| rig.clients() <= 1);
+        assert_eq!(rig.hints().ask(0, &[all()]).unwrap().pages, PAGES / 2);
+    }
+
+    #[test]
+    fn dropped_it_leaves_no_socket() {
+        let mut rig = Rig::start();
+        assert!(Listener::bind(&rig.path()).is_err(), "it is in use");
+        let hints = rig.hints();
+        drop(rig.worker.take());
+        assert!(!rig.path().exists());
+        assert!(hints.ask(0, &[all()]).is_err());
+    }
+}

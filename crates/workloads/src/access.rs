@@ -151,6 +151,8 @@ pub struct Sweeper<'a> {
     pub period: Duration,
     /// The CPUs to run on; empty for any.
     pub cpus: &'a [u32],
+    /// Whether it stores.
+    pub stores: bool,
 }
 
 impl Sweeper<'_> {
@@ -181,7 +183,11 @@ impl Sweeper<'_> {
     fn touch(&self, turn: u64) {
         let index = (turn % self.cold_pages.len() as u64) as usize;
         let page = self.cold_pages[index] as usize;
-        black_box(self.region.words()[page * self.region.page_words() + 1].load(Ordering::Relaxed));
+        let word = &self.region.words()[page * self.region.page_words() + 1];
+        match self.stores {
+            true => word.store(turn, Ordering::Relaxed),
+            false => drop(black_box(word.load(Ordering::Relaxed))),
+        }
     }
 }
 

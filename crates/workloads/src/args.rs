@@ -47,7 +47,7 @@ pub struct Args {
     #[arg(long, value_name = "NODES")]
     pub fast: IdList,
 
-    /// Share of the accesses that is stores
+    /// Share of the accesses that is stores; with 100 the cold pages are stored to, too
     #[arg(long, value_name = "P", default_value_t = 50)]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=100))]
     pub store_percent: u32,
@@ -83,6 +83,10 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 0)]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=256))]
     pub forks: u32,
+
+    /// Hint at the hot pages on this socket of pghot, once, before they are accessed
+    #[arg(long, value_name = "SOCKET")]
+    pub hint: Option<String>,
 
     /// After `ready`, wait for a line on stdin before the access phase
     #[arg(long)]

@@ -1,7 +1,7 @@
 //! Programs that load memory in a known way, to judge hot-page promotion by.
 //!
 //! Each program knows its own hot set, so how well a system found it is computed, not guessed.
-//! They depend on nothing else of pghot and run alone, on any machine with NUMA nodes.
+//! They depend on no crate of pghot and run alone, on any machine with NUMA nodes.
 //!
 //! | module | its one job |
 //! |---|---|
@@ -13,11 +13,13 @@
 //! | [`placement`] | on which node each page is |
 //! | [`numa_maps`] | pages per node, cheaply |
 //! | [`report`] | the JSON lines printed, and the times computed from them |
+//! | [`hint`] | hints to pghot, by its C header |
 //! | [`idle_forks`] | children that share the memory |
 //! | [`sys`] | the system calls |
 
 pub mod access;
 pub mod args;
+pub mod hint;
 pub mod hot_set;
 pub mod idle_forks;
 pub mod list;

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use clap::Parser;
 use pghot_workloads::access::{Shared, Sweeper, Worker};
 use pghot_workloads::args::Args;
+use pghot_workloads::hint::Hinter;
 use pghot_workloads::hot_set::HotSet;
 use pghot_workloads::idle_forks::IdleForks;
 use pghot_workloads::numa_maps::{self, NodePages};
@@ -69,6 +70,10 @@ fn run(args: &Args) -> Result<()> {
         ensure!(!line.is_empty(), "stdin was closed, not one line came");
     }
 
+    if let Some(socket) = &args.hint {
+        let hinter = Hinter::connect(socket)?;
+        hinter.hint(&region, hot_set.pages())?;
+    }
     let phase = access_phase(&mut sampler)?;
     let placement = sampler.look_up()?;
     let errors = region.damaged_pages(args.seed);
@@ -153,6 +158,7 @@ fn access_phase(sampler: &mut Sampler) -> Result<Phase> {
                 cold_pages: hot_set.cold_pages(),
                 period,
                 cpus,
+                stores: args.store_percent == 100,
             };
             scope.spawn(move || sweeper.run(shared))
         });

@@ -4,6 +4,10 @@
 //! machine unless a test asks for a fresh one; a test that fails, or leaves a process behind, costs
 //! its guest. What to run is chosen as for any Rust test: `cargo test --test vm -- 6.12::tiered3`.
 
+#[path = "vm/app_hint.rs"]
+mod app_hint;
+#[path = "vm/hw_sample.rs"]
+mod hw_sample;
 #[path = "vm/pool.rs"]
 mod pool;
 #[path = "vm/promotion.rs"]
@@ -100,9 +104,15 @@ impl Test {
 
 /// The tests of all themes.
 fn tests() -> impl Iterator<Item = &'static Test> {
-    [testbed::TESTS, promotion::TESTS, safety::TESTS]
-        .into_iter()
-        .flatten()
+    [
+        testbed::TESTS,
+        promotion::TESTS,
+        safety::TESTS,
+        hw_sample::TESTS,
+        app_hint::TESTS,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 fn main() -> ExitCode {

@@ -19,8 +19,13 @@ pub struct Daemon<'a> {
 impl<'a> Daemon<'a> {
     /// Starts the daemon with more flags and waits until it answers.
     pub fn start(vm: &'a Vm, flags: &[&str]) -> Result<Daemon<'a>> {
+        Self::start_with(vm, flags, &[])
+    }
+
+    /// The same with environment variables.
+    pub fn start_with(vm: &'a Vm, flags: &[&str], env: &[(&str, &str)]) -> Result<Daemon<'a>> {
         let argv: Vec<&str> = ["pghot", "run"].iter().chain(flags).copied().collect();
-        let mut process = vm.spawn(&argv)?;
+        let mut process = vm.spawn_with(&argv, env, b"")?;
         let mut ended = false;
         vm.wait_until("pghot answers", START_LIMIT, || {
             ended = process.try_wait()?.is_some();
@@ -64,6 +69,13 @@ pub fn number(status: &Value, pointer: &str) -> Result<f64> {
     value.with_context(|| format!("the status has no number at {pointer}: {status:#}"))
 }
 
+/// What the status says of a source.
+pub fn source<'s>(status: &'s Value, name: &str) -> Result<&'s Value> {
+    let sources = status["sources"].as_array();
+    let found = sources.and_then(|all| all.iter().find(|source| source["name"] == name));
+    found.with_context(|| format!("the status has no source {name}: {status:#}"))
+}
+
 /// Base pages of an outcome, over the only lower-tier node.
 pub fn outcome(status: &Value, name: &str) -> Result<f64> {
     number(status, &format!("/lower_tier/0/totals/outcomes/{name}"))
@@ -72,8 +84,14 @@ pub fn outcome(status: &Value, name: &str) -> Result<f64> {
 /// Starts `hotset` on node 2 with more flags, waits until its pages are there, and returns it with
 /// what it says of them.
 pub fn start_hotset(vm: &Vm, flags: &[&str]) -> Result<(Process, Value)> {
-    let base = ["hotset", "--home", "2", "--fast", "0,1", "--cpus", "0"];
-    let argv: Vec<&str> = base.iter().chain(flags).copied().collect();
+    let base = ["--home", "2", "--fast", "0,1", "--cpus", "0"];
+    let flags: Vec<&str> = base.iter().chain(flags).copied().collect();
+    start_hotset_anywhere(vm, &flags)
+}
+
+/// The same without any flags of its own.
+pub fn start_hotset_anywhere(vm: &Vm, flags: &[&str]) -> Result<(Process, Value)> {
+    let argv: Vec<&str> = ["hotset"].iter().chain(flags).copied().collect();
     let mut process = vm.spawn(&argv)?;
     let mut ready = None;
     vm.wait_until("hotset has its pages", START_LIMIT, || {

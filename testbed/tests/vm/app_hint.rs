@@ -1,0 +1,168 @@
+//! The source `app_hint`: what applications hint at is promoted, and nothing else, whoever lies.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use pghot_testbed::Status;
+
+use crate::rig::{Daemon, finish, number, outcome, source, start_hotset};
+use crate::{Ctx, Test};
+
+pub const TESTS: &[Test] = &[
+    Test::new("hinted_pages_are_promoted", "tiered3", hinted_pages),
+    Test::new("hints_by_command", "tiered3", by_command),
+    Test::new("lying_hints_are_refused", "tiered3", lies),
+    Test::new("hints_leave_nothing_behind", "tiered3", leave_nothing),
+];
+
+const SOCKET: &str = "/run/pghot/hint.sock";
+const FLAGS: [&str; 4] = ["--enabled-sources", "0x20", "--freq-threshold", "1"];
+
+/// The workload hints at its hot pages once, through the C header. All of them are promoted and no
+/// other, although all are accessed.
+fn hinted_pages(ctx: &mut Ctx) -> Result<()> {
+    for backing in ["anon", "shared", "thp"] {
+        let daemon = Daemon::start(&ctx.vm, &FLAGS)?;
+        let mut flags = vec!["--size-mib", "128", "--hot-percent", "10", "--seconds", "8"];
+        flags.extend(["--cold-sweep-seconds", "20", "--report-ms", "500"]);
+        flags.extend(["--backing", backing, "--hint", SOCKET]);
+        let (process, ready) = start_hotset(&ctx.vm, &flags)?;
+        let done = finish(process)?;
+        let status = daemon.status()?;
+        let of_source = source(&status, "app_hint")?;
+        eprintln!("{backing}: {done}\n{of_source}");
+        let (recall, precision) = (number(&done, "/recall")?, number(&done, "/precision")?);
+        ensure!(
+            recall == 1.0 && precision == 1.0,
+            "{backing}: recall {recall}, precision {precision}: {done}\n{status:#}"
+        );
+        let hinted = number(of_source, "/stats/recorded_pages")?;
+        ensure!(
+            hinted == number(&ready, "/hot_pages")?,
+            "each page once: {of_source:#}"
+        );
+        ensure!(
+            number(of_source, "/details/clients")? == 0.0,
+            "{of_source:#}"
+        );
+        daemon.stop()?;
+    }
+    Ok(())
+}
+
+/// A script hints for a program that knows nothing of pghot.
+fn by_command(ctx: &mut Ctx) -> Result<()> {
+    let daemon = Daemon::start(&ctx.vm, &FLAGS)?;
+    let (mut process, ready) = start_hotset(&ctx.vm, &["--size-mib", "16", "--seconds", "60"])?;
+    let (pid, base) = (
+        process.pid().to_string(),
+        ready["base"].as_str().unwrap_or(""),
+    );
+    let hint = ["pghot", "hint", &pid, base, "8388608"];
+    let said = ctx.vm.exec(&hint)?.success()?.stdout;
+    ensure!(said.contains("2048 pages"), "{said}");
+    ctx.vm
+        .wait_until("8 MiB are promoted", Duration::from_secs(20), || {
+            let status = daemon.status();
+            Ok(status.is_ok_and(|status| outcome(&status, "moved").is_ok_and(|n| n >= 2048.0)))
+        })?;
+    process.kill()?;
+    let gone = ctx.vm.exec(&hint)?;
+    ensure!(gone.status == Status::Code(1), "{:?}", gone.status);
+    ensure!(gone.stderr.contains("no such process"), "{}", gone.stderr);
+    let status = daemon.status()?;
+    ensure!(outcome(&status, "moved")? == 2048.0, "{status:#}");
+    daemon.stop()?;
+    Ok(())
+}
+
+fn lies(ctx: &mut Ctx) -> Result<()> {
+    let daemon = Daemon::start(&ctx.vm, &FLAGS)?;
+    let (mut process, ready) = start_hotset(&ctx.vm, &["--size-mib", "16", "--seconds", "100"])?;
+    let (pid, base) = (
+        process.pid().to_string(),
+        ready["base"].as_str().unwrap_or(""),
+    );
+    let somebody = [
+        "setpriv",
+        "--reuid",
+        "1000",
+        "--regid",
+        "1000",
+        "--clear-groups",
+    ];
+    let refused = |prefix: &[&str], address: &str, length: &str, why: &str| -> Result<()> {
+        let argv = prefix.iter().chain(&["pghot", "hint"]).copied();
+        let argv: Vec<&str> = argv.chain([pid.as_str(), address, length]).collect();
+        let output = ctx.vm.exec(&argv)?;
+        ensure!(output.status == Status::Code(1), "{argv:?}: {output:?}");
+        ensure!(output.stderr.contains(why), "{argv:?}: {}", output.stderr);
+        Ok(())
+    };
+    refused(&somebody, base, "4096", "only root")?;
+    refused(&[], "ffff888000000000", "4096", "none of user space")?;
+    refused(&[], base, "1152921504606846976", "longer than 1 GiB")?;
+    refused(&[], base, "0", "empty")?;
+    // Nothing is mapped there: true, and of no use.
+    let nothing = ["pghot", "hint", pid.as_str(), "1000", "1073741824"];
+    let said = ctx.vm.exec(&nothing)?.success()?.stdout;
+    ensure!(said.contains("hinted "), "{said}");
+    let status = daemon.status()?;
+    let of_source = source(&status, "app_hint")?;
+    for name in ["foreign", "bad_address", "too_long", "empty"] {
+        let refused = number(of_source, &format!("/details/refused_ranges_{name}"))?;
+        ensure!(refused == 1.0, "{name}: {of_source:#}");
+    }
+    // Another user's hints of its own memory are as good as root's.
+    let hotset = [
+        "hotset",
+        "--home",
+        "2",
+        "--fast",
+        "0,1",
+        "--size-mib",
+        "4",
+        "--seconds",
+        "20",
+    ];
+    let more = ["--until-promoted", "--hint", SOCKET];
+    let argv: Vec<&str> = somebody
+        .iter()
+        .chain(&hotset)
+        .chain(&more)
+        .copied()
+        .collect();
+    let done = finish(ctx.vm.spawn(&argv)?)?;
+    ensure!(done["hot_left"] == 0, "{done}");
+    process.kill()?;
+    daemon.stop()?;
+    Ok(())
+}
+
+/// Switched off: no socket, no thread, and clients are told.
+fn leave_nothing(ctx: &mut Ctx) -> Result<()> {
+    let daemon = Daemon::start(&ctx.vm, &["--enabled-sources", "0"])?;
+    let set = |mask| {
+        let set = ["pghot", "set", "enabled_sources", mask];
+        ctx.vm.exec(&set)?.success()
+    };
+    let fds = || -> Result<usize> { Ok(ctx.vm.list(&format!("/proc/{}/fd", daemon.pid()))?.len()) };
+    let before = fds()?;
+    for _ in 0..3 {
+        set("0x20")?;
+        ensure!(ctx.vm.exists(SOCKET)?, "there is no socket");
+        ensure!(fds()? > before);
+        set("0")?;
+        ensure!(!ctx.vm.exists(SOCKET)?, "the socket is left");
+        // The connection that asked may still be closing.
+        ctx.vm
+            .wait_until("all is closed", Duration::from_secs(10), || {
+                Ok(fds().is_ok_and(|after| after == before))
+            })?;
+    }
+    let refused = ctx.vm.exec(&["pghot", "hint", "1", "1000"])?;
+    ensure!(refused.status == Status::Code(1), "{refused:?}");
+    ensure!(refused.stderr.contains("app_hint"), "{}", refused.stderr);
+    daemon.stop()?;
+    Ok(())
+}

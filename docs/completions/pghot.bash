@@ -28,6 +28,9 @@ _pghot() {
             pghot,help)
                 cmd="pghot__subcmd__help"
                 ;;
+            pghot,hint)
+                cmd="pghot__subcmd__hint"
+                ;;
             pghot,restore)
                 cmd="pghot__subcmd__restore"
                 ;;
@@ -52,6 +55,9 @@ _pghot() {
             pghot__subcmd__help,help)
                 cmd="pghot__subcmd__help__subcmd__help"
                 ;;
+            pghot__subcmd__help,hint)
+                cmd="pghot__subcmd__help__subcmd__hint"
+                ;;
             pghot__subcmd__help,restore)
                 cmd="pghot__subcmd__help__subcmd__restore"
                 ;;
@@ -71,7 +77,7 @@ _pghot() {
 
     case "${cmd}" in
         pghot)
-            opts="-h -V --help --version run status explain set doctor restore generate help"
+            opts="-h -V --help --version run status explain hint set doctor restore generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -139,7 +145,7 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__help)
-            opts="run status explain set doctor restore generate help"
+            opts="run status explain hint set doctor restore generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -195,6 +201,20 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        pghot__subcmd__help__subcmd__hint)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -264,6 +284,28 @@ _pghot() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        pghot__subcmd__hint)
+            opts="-h --config --hint-socket --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --hint-socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         pghot__subcmd__restore)
             opts="-h --config --state-file --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -287,7 +329,7 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__run)
-            opts="-h --config --dry-run --mode --socket --state-file --freq-threshold --freq-window-ms --target-nid --kmigrated-sleep-ms --kmigrated-batch-nr --promote-rate-limit-MBps --enabled-sources --help"
+            opts="-h --config --dry-run --mode --socket --hint-socket --state-file --freq-threshold --freq-window-ms --target-nid --kmigrated-sleep-ms --kmigrated-batch-nr --promote-rate-limit-MBps --enabled-sources --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -302,6 +344,10 @@ _pghot() {
                     return 0
                     ;;
                 --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --hint-socket)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -29,6 +29,7 @@ complete -c pghot -n "__fish_pghot_needs_command" -s V -l version -d 'Print vers
 complete -c pghot -n "__fish_pghot_needs_command" -f -a "run" -d 'Run the daemon in the foreground until a signal ends it'
 complete -c pghot -n "__fish_pghot_needs_command" -f -a "status" -d 'Show how the daemon fares, and why nothing moves if nothing does'
 complete -c pghot -n "__fish_pghot_needs_command" -f -a "explain" -d 'Explain why a page moved or stayed'
+complete -c pghot -n "__fish_pghot_needs_command" -f -a "hint" -d 'Hint that a process will use some of its memory'
 complete -c pghot -n "__fish_pghot_needs_command" -f -a "set" -d 'Change a tunable of the running daemon'
 complete -c pghot -n "__fish_pghot_needs_command" -f -a "doctor" -d 'Check what this kernel and machine offer, and what would fight with pghot'
 complete -c pghot -n "__fish_pghot_needs_command" -f -a "restore" -d 'Put back the kernel settings that a killed daemon left changed'
@@ -37,6 +38,7 @@ complete -c pghot -n "__fish_pghot_needs_command" -f -a "help" -d 'Print this me
 complete -c pghot -n "__fish_pghot_using_subcommand run" -l config -d 'The config file, in TOML [default: /etc/pghot/pghot.toml, if it exists]' -r -F
 complete -c pghot -n "__fish_pghot_using_subcommand run" -l mode -d 'How much a record remembers: `default` takes 1 byte a page, `precision` 4 bytes and knows the accessing node. [default: default]' -r
 complete -c pghot -n "__fish_pghot_using_subcommand run" -l socket -d 'The control socket, on which `pghot status`, `explain` and `set` reach the daemon. [default: /run/pghot/pghot.sock]' -r
+complete -c pghot -n "__fish_pghot_using_subcommand run" -l hint-socket -d 'Where applications hint at memory that they will use, while the source `app_hint` runs. Every user may connect to it. [default: /run/pghot/hint.sock]' -r
 complete -c pghot -n "__fish_pghot_using_subcommand run" -l state-file -d 'Where the kernel settings that pghot changes are noted, so that they can be put back. [default: /run/pghot/state.json]' -r
 complete -c pghot -n "__fish_pghot_using_subcommand run" -l freq-threshold -d 'Accesses within the window that make a page ready for promotion [default 2, 1 to 3; in precision mode default 2, 1 to 7]' -r
 complete -c pghot -n "__fish_pghot_using_subcommand run" -l freq-window-ms -d 'The window in which accesses are counted, and the age beyond which a ready page counts as cold [default 3000, 1000 to 3968; in precision mode default 5000, 1000 to 16383]' -r
@@ -44,7 +46,7 @@ complete -c pghot -n "__fish_pghot_using_subcommand run" -l target-nid -d 'The t
 complete -c pghot -n "__fish_pghot_using_subcommand run" -l kmigrated-sleep-ms -d 'From the start of one pass over a lower-tier node to the next: the longest that a ready page waits to be seen [default 100, 50 to 1000]' -r
 complete -c pghot -n "__fish_pghot_using_subcommand run" -l kmigrated-batch-nr -d 'Base pages per move_pages call [default 2048, 64 to 4096]' -r
 complete -c pghot -n "__fish_pghot_using_subcommand run" -l promote-rate-limit-MBps -d 'Promotion per target node [default 1024, 0 to 65536]' -r
-complete -c pghot -n "__fish_pghot_using_subcommand run" -l enabled-sources -d 'The hotness sources that report, as a mask: 0x1 hint faults [default 0x1, 0x0 to 0x1]' -r
+complete -c pghot -n "__fish_pghot_using_subcommand run" -l enabled-sources -d 'The hotness sources that report, as a mask: 0x1 hint_fault, 0x2 hw_sample, 0x4 pgtscan, 0x8 page_cache, 0x10 mglru, 0x20 app_hint [default 0x1, 0x0 to 0x3f]' -r
 complete -c pghot -n "__fish_pghot_using_subcommand run" -l dry-run -d 'Observe and decide, but move nothing'
 complete -c pghot -n "__fish_pghot_using_subcommand run" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c pghot -n "__fish_pghot_using_subcommand status" -l config -d 'The config file, in TOML [default: /etc/pghot/pghot.toml, if it exists]' -r -F
@@ -56,6 +58,9 @@ complete -c pghot -n "__fish_pghot_using_subcommand explain" -l config -d 'The c
 complete -c pghot -n "__fish_pghot_using_subcommand explain" -l socket -d 'The control socket, on which `pghot status`, `explain` and `set` reach the daemon. [default: /run/pghot/pghot.sock]' -r
 complete -c pghot -n "__fish_pghot_using_subcommand explain" -l json -d 'Print JSON'
 complete -c pghot -n "__fish_pghot_using_subcommand explain" -s h -l help -d 'Print help'
+complete -c pghot -n "__fish_pghot_using_subcommand hint" -l config -d 'The config file, in TOML [default: /etc/pghot/pghot.toml, if it exists]' -r -F
+complete -c pghot -n "__fish_pghot_using_subcommand hint" -l hint-socket -d 'Where applications hint at memory that they will use, while the source `app_hint` runs. Every user may connect to it. [default: /run/pghot/hint.sock]' -r
+complete -c pghot -n "__fish_pghot_using_subcommand hint" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c pghot -n "__fish_pghot_using_subcommand set" -l config -d 'The config file, in TOML [default: /etc/pghot/pghot.toml, if it exists]' -r -F
 complete -c pghot -n "__fish_pghot_using_subcommand set" -l socket -d 'The control socket, on which `pghot status`, `explain` and `set` reach the daemon. [default: /run/pghot/pghot.sock]' -r
 complete -c pghot -n "__fish_pghot_using_subcommand set" -s h -l help -d 'Print help'
@@ -65,11 +70,12 @@ complete -c pghot -n "__fish_pghot_using_subcommand restore" -l config -d 'The c
 complete -c pghot -n "__fish_pghot_using_subcommand restore" -l state-file -d 'Where the kernel settings that pghot changes are noted, so that they can be put back. [default: /run/pghot/state.json]' -r
 complete -c pghot -n "__fish_pghot_using_subcommand restore" -s h -l help -d 'Print help'
 complete -c pghot -n "__fish_pghot_using_subcommand generate" -s h -l help -d 'Print help'
-complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status explain set doctor restore generate help" -f -a "run" -d 'Run the daemon in the foreground until a signal ends it'
-complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status explain set doctor restore generate help" -f -a "status" -d 'Show how the daemon fares, and why nothing moves if nothing does'
-complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status explain set doctor restore generate help" -f -a "explain" -d 'Explain why a page moved or stayed'
-complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status explain set doctor restore generate help" -f -a "set" -d 'Change a tunable of the running daemon'
-complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status explain set doctor restore generate help" -f -a "doctor" -d 'Check what this kernel and machine offer, and what would fight with pghot'
-complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status explain set doctor restore generate help" -f -a "restore" -d 'Put back the kernel settings that a killed daemon left changed'
-complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status explain set doctor restore generate help" -f -a "generate" -d 'Write man pages, shell completions or the reference of tunables'
-complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status explain set doctor restore generate help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status explain hint set doctor restore generate help" -f -a "run" -d 'Run the daemon in the foreground until a signal ends it'
+complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status explain hint set doctor restore generate help" -f -a "status" -d 'Show how the daemon fares, and why nothing moves if nothing does'
+complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status explain hint set doctor restore generate help" -f -a "explain" -d 'Explain why a page moved or stayed'
+complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status explain hint set doctor restore generate help" -f -a "hint" -d 'Hint that a process will use some of its memory'
+complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status explain hint set doctor restore generate help" -f -a "set" -d 'Change a tunable of the running daemon'
+complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status explain hint set doctor restore generate help" -f -a "doctor" -d 'Check what this kernel and machine offer, and what would fight with pghot'
+complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status explain hint set doctor restore generate help" -f -a "restore" -d 'Put back the kernel settings that a killed daemon left changed'
+complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status explain hint set doctor restore generate help" -f -a "generate" -d 'Write man pages, shell completions or the reference of tunables'
+complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status explain hint set doctor restore generate help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'

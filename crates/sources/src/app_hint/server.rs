@@ -21,7 +21,7 @@ use crate::worker::Pace;
 pub const CLIENTS_MAX: usize = 64;
 pub const CLIENTS_PER_UID_MAX: usize = 8;
 
-/// Pages looked up per client and round: 64 MiB, which take about a millisecond.
+/// Pages looked up per client and round: 64 MiB, so that no client waits long for another.
 const PAGES_PER_ROUND: u64 = 16384;
 
 /// Between two looks whether the source is being dropped.

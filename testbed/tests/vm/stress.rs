@@ -16,7 +16,14 @@ const SECONDS: u64 = 60;
 const GROWTH_MAX_KIB: u64 = 8192;
 
 /// Words of the kernel's log that mean that something went wrong in it.
-const COMPLAINTS: [&str; 6] = ["WARNING:", "BUG:", "Oops", "INFO: task", "rcu: INFO", "Bad page"];
+const COMPLAINTS: [&str; 6] = [
+    "WARNING:",
+    "BUG:",
+    "Oops",
+    "INFO: task",
+    "rcu: INFO",
+    "Bad page",
+];
 
 pub const TESTS: &[Test] =
     &[Test::new("stress", "tiered3", stress).limit(Duration::from_secs(1200))];

@@ -52,7 +52,7 @@ fn all_hot_run_reports_every_page() {
         assert_eq!(done["recall"], 1.0);
         assert_eq!(done["errors"], 0);
         assert!(done["accesses"].as_u64().unwrap() > 0);
-        assert!(done["worker_user_s"].as_f64().unwrap() > 0.1);
+        assert!(done["worker_user_s"].as_f64().unwrap() > 0.0);
     }
 }
 

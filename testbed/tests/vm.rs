@@ -92,13 +92,16 @@ impl Test {
     }
 
     /// Runs the test, and once more in another guest if it fails: emulated machines on a busy host
-    /// miss a deadline now and then. The first failure is printed; what is really broken fails both
-    /// times.
+    /// miss a deadline now and then. The first failure is printed, and named again at the end; what
+    /// is really broken fails both times.
     fn run_twice(&self, name: &str, kernel: &str, pool: &Pool) -> Result<()> {
-        self.run(kernel, pool).or_else(|error| {
-            eprintln!("{name} failed and is run once more: {error:#}");
-            self.run(kernel, pool)
-        })
+        let Err(error) = self.run(kernel, pool) else {
+            return Ok(());
+        };
+        eprintln!("{name} failed and is run once more: {error:#}");
+        self.run(kernel, pool)?;
+        pool.note_second_attempt(name);
+        Ok(())
     }
 
     fn run(&self, kernel: &str, pool: &Pool) -> Result<()> {
@@ -176,6 +179,9 @@ fn main() -> ExitCode {
     }
     let conclusion = libtest_mimic::run(&arguments, trials);
     pool.clear();
+    for name in pool.second_attempts() {
+        println!("unsteady: {name} passed only at its second attempt");
+    }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
     if let Some(Err(error)) = root.map(accuracy::publish) {
         eprintln!("cannot write the table of accuracy: {error:#}");

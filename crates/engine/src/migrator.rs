@@ -189,7 +189,7 @@ impl Migrator {
             pass.report.node_absent = true;
         }
         pass.report.ended_ms = pass.machine.now_ms();
-        let pass_ms = pass.report.ended_ms - now_ms;
+        let pass_ms = pass.report.ended_ms.saturating_sub(now_ms);
         self.totals.pass_ms_max = self.totals.pass_ms_max.max(pass_ms);
         pass.report
     }

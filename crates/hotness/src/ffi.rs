@@ -43,32 +43,15 @@ pub struct RawCounts {
     pub lost: u64,
 }
 
-/// The type of `pghot_report_bulk_*`.
-pub type ReportBulk = unsafe extern "C" fn(
-    accesses: *const Access,
-    n: u64,
-    view: *const RawRangeView,
-    now_ms: u64,
-    rule: *const RawRule,
-    counts: *mut RawCounts,
-) -> u64;
-
 unsafe extern "C" {
-    pub fn pghot_report_bulk_default(
+    pub fn pghot_report_bulk(
         accesses: *const Access,
         n: u64,
         view: *const RawRangeView,
         now_ms: u64,
         rule: *const RawRule,
         counts: *mut RawCounts,
-    ) -> u64;
-    pub fn pghot_report_bulk_precision(
-        accesses: *const Access,
-        n: u64,
-        view: *const RawRangeView,
-        now_ms: u64,
-        rule: *const RawRule,
-        counts: *mut RawCounts,
+        precision: i32,
     ) -> u64;
     pub fn pghot_report_default(
         word: *mut u32,
@@ -119,8 +102,8 @@ pub enum Report {
 }
 
 impl Report {
-    pub(crate) fn from_flags(flags: i32) -> Report {
-        match flags {
+    pub(crate) fn from_result(result: i32) -> Report {
+        match result {
             0 => Report::Recorded,
             1 => Report::BecameReady,
             _ => Report::Lost,

@@ -68,18 +68,14 @@ report_bulk(const struct pghot_access *accesses, __u64 n, const struct pghot_ran
 	return i;
 }
 
-__u64 pghot_report_bulk_default(const struct pghot_access *accesses, __u64 n,
-				const struct pghot_range_view *view, __u64 now_ms,
-				const struct hotness_rule *rule, struct pghot_counts *counts)
+__u64 pghot_report_bulk(const struct pghot_access *accesses, __u64 n,
+			const struct pghot_range_view *view, __u64 now_ms,
+			const struct hotness_rule *rule, struct pghot_counts *counts, int precision)
 {
+	/* Two loops, each with its format as a constant. */
+	if (precision)
+		return report_bulk(accesses, n, view, now_ms, rule, counts, 1);
 	return report_bulk(accesses, n, view, now_ms, rule, counts, 0);
-}
-
-__u64 pghot_report_bulk_precision(const struct pghot_access *accesses, __u64 n,
-				  const struct pghot_range_view *view, __u64 now_ms,
-				  const struct hotness_rule *rule, struct pghot_counts *counts)
-{
-	return report_bulk(accesses, n, view, now_ms, rule, counts, 1);
 }
 
 __u32 pghot_aged(__u32 rec, __u64 now_ms, int trusted, const struct hotness_rule *rule,

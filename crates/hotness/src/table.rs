@@ -123,7 +123,7 @@ impl Table {
         let (word, section, rule) = (word.as_ptr(), section.as_ptr(), rule.raw());
         // SAFETY: both pointers come from live atomics, and the C side touches them only with
         // aligned volatile loads and compare-and-swaps of the same size.
-        Report::from_flags(unsafe {
+        Report::from_result(unsafe {
             match self.format {
                 Format::Default => {
                     ffi::pghot_report_default(word, shift, section, when_ms, nid, rule)
@@ -136,13 +136,11 @@ impl Table {
     }
 
     /// Reports accesses of one moment, `CLOCK_MONOTONIC` ms; the same as one [`Table::report`]
-    /// each, at half the cost: only the record is looked up, and no call is made.
+    /// each, at less than half the cost: accesses in one range of pages take one lookup and one
+    /// call together.
     pub fn report_bulk(&self, accesses: &[Access], when_ms: u64, rule: &Rule) -> BulkReport {
         debug_assert_eq!(rule.format(), self.format);
-        let report: ffi::ReportBulk = match self.format {
-            Format::Default => ffi::pghot_report_bulk_default,
-            Format::Precision => ffi::pghot_report_bulk_precision,
-        };
+        let precision = (self.format == Format::Precision) as i32;
         let (mut counts, mut sum) = (ffi::RawCounts::default(), BulkReport::default());
         let mut rest = accesses;
         while let Some(first) = rest.first() {
@@ -155,8 +153,9 @@ impl Table {
             // touches only with aligned volatile loads and compare-and-swaps of their size; it
             // reads no more than `rest.len()` accesses.
             let n = unsafe {
-                let n = rest.len() as u64;
-                report(rest.as_ptr(), n, &view, when_ms, rule.raw(), &mut counts)
+                let (first, n) = (rest.as_ptr(), rest.len() as u64);
+                let rule = rule.raw();
+                ffi::pghot_report_bulk(first, n, &view, when_ms, rule, &mut counts, precision)
             };
             sum.recorded += n;
             rest = &rest[n as usize..];

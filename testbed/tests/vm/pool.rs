@@ -25,7 +25,10 @@ const TOOLS: &[&str] = &[
 
 /// At most one idle guest per test thread, so that no more guests are alive than there are threads.
 #[derive(Default)]
-pub struct Pool(Mutex<HashMap<ThreadId, Idle>>);
+pub struct Pool {
+    idle: Mutex<HashMap<ThreadId, Idle>>,
+    second_attempts: Mutex<Vec<String>>,
+}
 
 struct Idle {
     machine: String,
@@ -64,7 +67,20 @@ impl Pool {
         self.lock().clear();
     }
 
+    /// Remembers a test that failed at first.
+    pub fn note_second_attempt(&self, name: &str) {
+        let names = self.second_attempts.lock();
+        let mut names = names.unwrap_or_else(PoisonError::into_inner);
+        names.push(name.to_owned());
+    }
+
+    /// Those tests.
+    pub fn second_attempts(&self) -> Vec<String> {
+        let names = self.second_attempts.lock();
+        names.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<ThreadId, Idle>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -133,8 +133,9 @@ fn huge_pages_move_whole(ctx: &mut Ctx) -> Result<()> {
 const LATE_TIMER_MS: f64 = 20.0;
 
 /// A ready page waits for the next pass and until that has moved its batch, no longer, as long as
-/// the mover is not overrun: here some hundred pages get hot, and one batch takes all that are
-/// ready. (The engine's own test asserts the same by a simulated clock, to the millisecond.)
+/// the mover is not overrun: here 1311 pages get hot, some 20 of them samples, and one batch takes
+/// all that are ready. (The engine's own test asserts the same by a simulated clock, to the
+/// millisecond.)
 fn ready_pages_do_not_wait(ctx: &mut Ctx) -> Result<()> {
     let daemon = Daemon::start(&ctx.vm, &["--freq-threshold", "2"])?;
     let done = hotset(
@@ -143,9 +144,9 @@ fn ready_pages_do_not_wait(ctx: &mut Ctx) -> Result<()> {
             "--size-mib",
             "128",
             "--hot-percent",
-            "2",
+            "4",
             "--seconds",
-            "20",
+            "40",
             "--until-promoted",
         ],
     )?;

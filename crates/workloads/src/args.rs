@@ -94,6 +94,10 @@ pub struct Args {
     #[arg(long, value_name = "SOCKET")]
     pub hint: Option<String>,
 
+    /// Time single touches and mappings in one more thread, and report what they took
+    #[arg(long)]
+    pub probe: bool,
+
     /// After `ready`, wait for a line on stdin before the access phase
     #[arg(long)]
     pub hold: bool,

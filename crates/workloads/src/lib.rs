@@ -29,6 +29,7 @@ pub mod idle_forks;
 pub mod list;
 pub mod numa_maps;
 pub mod placement;
+pub mod probe;
 pub mod region;
 pub mod report;
 pub mod sys;

@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 
 use crate::numa_maps::NodePages;
+use crate::probe::Felt;
 
 /// One line of output, told apart by its field `event`.
 #[derive(Debug, Serialize)]
@@ -82,6 +83,8 @@ pub struct Done {
     pub worker_kernel_s: f64,
     /// Page faults of the workers without I/O, over the access phase.
     pub worker_minor_faults: u64,
+    /// How long single touches and mappings took; null unless asked for.
+    pub felt: Option<Felt>,
     /// Length of the access phase.
     pub elapsed_s: f64,
     /// Pages whose contents were not what they had to be.

@@ -8,6 +8,7 @@ use libbpf_cargo::SkeletonBuilder;
 fn main() {
     let source = "src/resolver.bpf.c";
     println!("cargo::rerun-if-changed={source}");
+    println!("cargo::rerun-if-changed=bpf");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("set by cargo"));
     let libbpf = env::var("DEP_BPF_INCLUDE").expect("set by libbpf-sys");
     SkeletonBuilder::new()
@@ -15,6 +16,7 @@ fn main() {
         .obj(out.join("resolver.bpf.o"))
         .clang_args([
             format!("-I{libbpf}").as_str(),
+            "-Ibpf",
             // <asm/types.h> of Debian's multiarch layout, which a BPF target does not search.
             "-I/usr/include/x86_64-linux-gnu",
             "-Wall",

@@ -13,7 +13,9 @@ fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("set by cargo"));
     let libbpf = env::var("DEP_BPF_INCLUDE").expect("set by libbpf-sys");
     let hotness = env::var("DEP_PGHOT_HOTNESS_INCLUDE").expect("set by pghot-hotness");
+    let kernel = root.join("../linux/bpf");
     println!("cargo::rerun-if-changed=bpf");
+    println!("cargo::rerun-if-changed={}", kernel.display());
     println!("cargo::rerun-if-changed={hotness}");
     for name in PROGRAMS {
         let source = root.join(format!("src/{name}/{name}.bpf.c"));
@@ -23,6 +25,7 @@ fn main() {
             .obj(out.join(format!("{name}.bpf.o")))
             .clang_args([
                 format!("-I{}", root.join("bpf").display()).as_str(),
+                &format!("-I{}", kernel.display()),
                 &format!("-I{hotness}"),
                 &format!("-I{libbpf}"),
                 // <asm/types.h> of Debian's multiarch layout, which a BPF target does not search.

@@ -143,8 +143,13 @@ fn source(text: &mut String, report: &SourceReport) {
     if let Some(cost) = &report.cost {
         let mut costs = Vec::new();
         if cost.thread_cpu_ns > 0 {
+            let recorded = report.stats.map_or(0, |stats| stats.recorded);
+            let each = cost.thread_cpu_ns.checked_div(recorded);
+            let each = each.map_or(String::new(), |each_ns| {
+                format!(", {} an access", nanoseconds(each_ns))
+            });
             costs.push(format!(
-                "{} of CPU time in its thread",
+                "{} of CPU time in its thread{each}",
                 nanoseconds(cost.thread_cpu_ns)
             ));
         }

@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Instant;
 
-use pghot_hotness::{Rule, Table};
+use pghot_hotness::Table;
 use pghot_linux::knobs::{Knobs, KnobsError};
 use pghot_linux::topology::Topology;
 use pghot_linux::{Host, SysRoot, bpf};
-use pghot_sources::{Availability, Descriptor, Error, RecordMaps, SOURCES, Source, Start};
+use pghot_sources::{Availability, Config, Descriptor, Error, RecordMaps, SOURCES, Source, Start};
 use tracing::{info, warn};
 
 use crate::config::{Options, mode_name};
@@ -22,7 +22,7 @@ use crate::lane::{Lane, LaneHost};
 use crate::lock;
 use crate::machine::{choose_target, lower_tier_nids, span_of};
 use crate::restorer::{self, Restorer};
-use crate::shared::Shared;
+use crate::shared::{Shared, source_config};
 use crate::signals::SignalWatch;
 use crate::socket::Socket;
 use crate::sources::{Ground, Sources};
@@ -145,7 +145,7 @@ impl Ground for Kernel {
     fn start(
         &mut self,
         descriptor: &'static Descriptor,
-        rule: Rule,
+        config: Config,
         standing_by: bool,
     ) -> Result<Box<dyn Source>, String> {
         self.owning(descriptor, |kernel, knobs| {
@@ -156,7 +156,7 @@ impl Ground for Kernel {
                 maps: &kernel.maps,
                 table: &kernel.table,
                 topology: &kernel.topology,
-                rule,
+                config,
                 knobs,
                 dry_run: kernel.dry_run,
                 hint_socket: &kernel.hint_socket,
@@ -186,7 +186,7 @@ fn start_sources(shared: &Shared) -> Result<(), RunError> {
     // Before the first hint fault: the kernel promotes in it while there is plenty of room.
     shared.note_free_space(Instant::now());
     let mut sources = lock(&shared.sources);
-    sources.enable(settings.enabled_sources, &rule);
+    sources.enable(settings.enabled_sources, &source_config(&settings, rule));
     if settings.enabled_sources == 0 {
         warn!("enabled_sources is 0: no access is seen until `pghot set enabled_sources`");
     } else if !sources.is_any_running() {

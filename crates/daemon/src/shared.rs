@@ -1,13 +1,14 @@
 //! What the threads of the daemon share, and changing it at run time.
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock, TryLockError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use pghot_engine::{Settings, Tunable};
 use pghot_hotness::{Nid, Pfn, Rule, Table};
 use pghot_linux::SysRoot;
 use pghot_linux::topology::Topology;
 use pghot_linux::vmstat::Vmstat;
+use pghot_sources::Config;
 
 use crate::error::RunError;
 use crate::free_space::FreeSpace;
@@ -42,6 +43,16 @@ pub struct Shared {
     free_space: Mutex<FreeSpace>,
     /// The settings in force, with the rule made from them.
     active: RwLock<(Settings, Rule)>,
+}
+
+/// What the settings mean for the sources; `rule` is made from them.
+pub fn source_config(settings: &Settings, rule: Rule) -> Config {
+    Config {
+        rule,
+        scan_stall_max: Duration::from_millis(settings.scan_stall_max_ms.into()),
+        // Known to `Sources`, who run them.
+        hint_faults_run: false,
+    }
 }
 
 impl Shared {
@@ -129,15 +140,17 @@ impl Shared {
             check_target(&topology, settings.target_nid).map_err(|error| error.to_string())?;
         }
         let rule = settings.rule().map_err(|error| error.to_string())?;
-        if rule != old_rule
-            && let Err(error) = sources.set_rule(&rule)
+        let config = source_config(&settings, rule);
+        let old_config = source_config(&before, old_rule);
+        if config != old_config
+            && let Err(error) = sources.configure(&config)
         {
-            // The first error is the one to tell; a source that took the new rule goes back.
-            let _ = sources.set_rule(&old_rule);
+            // The first error is the one to tell; a source that took the new one goes back.
+            let _ = sources.configure(&old_config);
             return Err(error.to_string());
         }
         if settings.enabled_sources != before.enabled_sources {
-            sources.enable(settings.enabled_sources, &rule);
+            sources.enable(settings.enabled_sources, &config);
         }
         let shown = Tunable::find(name).map(|t| t.show((t.load)(&settings)));
         tracing::info!("{name} is {} now", shown.unwrap_or_default());
@@ -149,7 +162,6 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::Ordering::Relaxed;
-    use std::time::Duration;
 
     use super::*;
     use crate::status::SourceState;
@@ -231,6 +243,7 @@ mod tests {
         };
         assert_eq!(note(true, 0), 0, "nobody else sees the accesses");
         shared.set("enabled_sources", "0x5").unwrap();
+        assert!(!watched.told_of_faults.load(Relaxed), "tables report all");
         assert_eq!(note(true, 1), 1);
         let report = lock(&shared.sources).report();
         assert_eq!(report[0].state, SourceState::StandingBy);
@@ -239,6 +252,10 @@ mod tests {
         assert_eq!(note(true, 1), 1);
         assert_eq!(note(false, 2), 1, "the wait begins anew");
         assert_eq!(note(false, 1), 0, "back");
+        assert!(
+            watched.told_of_faults.load(Relaxed),
+            "tables report the rest"
+        );
         assert_eq!(note(true, 1), 1);
         shared.set("enabled_sources", "0x1").unwrap();
         assert_eq!(watched.standing_by.load(Relaxed), 0, "the deputy is gone");
@@ -256,6 +273,33 @@ mod tests {
         assert_eq!(report[0].why.as_deref(), Some(REFUSAL));
         assert_eq!(watched.cleared.load(Relaxed), 1);
         assert_eq!(watched.running.load(Relaxed), 1);
+    }
+
+    #[test]
+    fn one_source_reads_page_tables() {
+        let dir = tempfile::tempdir().unwrap();
+        let (shared, watched) = daemon(dir.path());
+        let states = |mask| {
+            shared.set("enabled_sources", mask).unwrap();
+            let report = lock(&shared.sources).report();
+            (report[1].state, report[2].state)
+        };
+        assert_eq!(
+            states("0x14"),
+            (SourceState::Running, SourceState::StandingBy)
+        );
+        let why = lock(&shared.sources).report()[2].why.clone();
+        assert_eq!(why.unwrap(), "tables reads the same accessed bits");
+        assert_eq!(watched.running.load(Relaxed), 1);
+        assert_eq!(
+            states("0x10"),
+            (SourceState::Disabled, SourceState::Running)
+        );
+        assert_eq!(
+            states("0x14"),
+            (SourceState::StandingBy, SourceState::Running),
+            "who runs goes on"
+        );
     }
 
     #[test]

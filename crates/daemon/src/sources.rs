@@ -1,10 +1,13 @@
-//! The hotness sources of a running daemon: `enabled_sources` starts and stops them, each one that
-//! does not run says why, and hint faults stand by while the kernel would promote in them.
+//! The hotness sources of a running daemon: `enabled_sources` starts and stops them, and each one that
+//! does not run says why.
+//!
+//! No access is counted twice. Hint faults stand by while the kernel would promote in them and a
+//! source of accessed bits runs; when both run, each reports pages that the other does not. Of the
+//! sources of accessed bits one runs, the others stand by for it.
 
 use std::time::{Duration, Instant};
 
-use pghot_hotness::Rule;
-use pghot_sources::{Descriptor, Error, Kind, Source};
+use pghot_sources::{Config, Descriptor, Error, Kind, Source};
 use tracing::{info, warn};
 
 use crate::latency::Latency;
@@ -20,7 +23,7 @@ pub trait Ground: Send {
     fn start(
         &mut self,
         descriptor: &'static Descriptor,
-        rule: Rule,
+        config: Config,
         standing_by: bool,
     ) -> Result<Box<dyn Source>, String>;
 
@@ -39,6 +42,8 @@ struct Slot {
 enum State {
     Running(Box<dyn Source>),
     StandingBy(Box<dyn Source>),
+    /// Not started, because this other one sees the same.
+    Superseded(&'static str),
     Disabled,
     Unavailable(String),
 }
@@ -47,6 +52,8 @@ enum State {
 pub struct Sources {
     slots: Vec<Slot>,
     ground: Box<dyn Ground>,
+    /// How the sources were told to work; none yet.
+    config: Option<Config>,
     /// When the kernel would last have promoted in a hint fault.
     free_space_seen: Option<Instant>,
     /// The daemon is ending: nothing is started any more.
@@ -79,6 +86,7 @@ impl Sources {
         Sources {
             slots: descriptors.iter().map(off).collect(),
             ground,
+            config: None,
             free_space_seen: None,
             closed: false,
         }
@@ -87,7 +95,7 @@ impl Sources {
     /// Stops the running sources that are not enabled, with the kernel settings that they changed,
     /// and starts the others: those that read page tables before those that stand by for them. A
     /// source that cannot start is said once and skipped; the rest goes on.
-    pub fn enable(&mut self, mask: u32, rule: &Rule) {
+    pub fn enable(&mut self, mask: u32, config: &Config) {
         for Slot { descriptor, state } in &mut self.slots {
             if mask & descriptor.bit != 0 && !self.closed {
                 continue;
@@ -99,20 +107,29 @@ impl Sources {
                 info!("source {} stopped", descriptor.name);
             }
         }
-        self.start(mask, rule, |kind| kind != Kind::HintFaults);
-        self.start(mask, rule, |kind| kind == Kind::HintFaults);
-        self.choose();
+        self.start(mask, config, |kind| kind != Kind::HintFaults);
+        self.start(mask, config, |kind| kind == Kind::HintFaults);
+        self.choose_faults();
+        self.tell(config);
     }
 
-    fn start(&mut self, mask: u32, rule: &Rule, wanted: impl Fn(Kind) -> bool) {
+    fn start(&mut self, mask: u32, config: &Config, wanted: impl Fn(Kind) -> bool) {
         let standing_by = self.faults_should_stand_by();
+        let mut reads_page_tables = self.running(Kind::PageTables);
         for Slot { descriptor, state } in &mut self.slots {
             let enabled = mask & descriptor.bit != 0 && !self.closed;
             if !enabled || !wanted(descriptor.kind) || state.source().is_some() {
                 continue;
             }
+            if descriptor.kind == Kind::PageTables
+                && let Some(other) = reads_page_tables
+            {
+                info!("source {} stands by for {other}", descriptor.name);
+                *state = State::Superseded(other);
+                continue;
+            }
             let standing_by = standing_by && descriptor.kind == Kind::HintFaults;
-            *state = match self.ground.start(descriptor, *rule, standing_by) {
+            *state = match self.ground.start(descriptor, *config, standing_by) {
                 Ok(source) if standing_by => {
                     info!("source {} started, standing by", descriptor.name);
                     State::StandingBy(source)
@@ -125,6 +142,9 @@ impl Sources {
                     warn!("source {} cannot run: {why}", descriptor.name);
                     State::Unavailable(why)
                 }
+            };
+            if descriptor.kind == Kind::PageTables && state.source().is_some() {
+                reads_page_tables = Some(descriptor.name);
             }
         }
     }
@@ -142,14 +162,35 @@ impl Sources {
         self.choose();
     }
 
-    fn faults_should_stand_by(&self) -> bool {
-        let reads_page_tables = |slot: &Slot| {
-            slot.descriptor.kind == Kind::PageTables && matches!(slot.state, State::Running(_))
-        };
-        self.free_space_seen.is_some() && self.slots.iter().any(reads_page_tables)
+    /// The name of a running source of this kind.
+    fn running(&self, kind: Kind) -> Option<&'static str> {
+        let is_one =
+            |slot: &&Slot| slot.descriptor.kind == kind && matches!(slot.state, State::Running(_));
+        self.slots.iter().find(is_one).map(|s| s.descriptor.name)
     }
 
+    fn faults_should_stand_by(&self) -> bool {
+        self.free_space_seen.is_some() && self.running(Kind::PageTables).is_some()
+    }
+
+    /// Decides who reports what, now that sources or free space have changed.
     fn choose(&mut self) {
+        self.choose_faults();
+        let hint_faults_run = self.running(Kind::HintFaults).is_some();
+        if let Some(config) = self.config
+            && config.hint_faults_run != hint_faults_run
+        {
+            self.tell(&config);
+        }
+    }
+
+    fn tell(&mut self, config: &Config) {
+        if let Err(error) = self.configure(config) {
+            warn!("a source goes on as it was told before: {error}");
+        }
+    }
+
+    fn choose_faults(&mut self) {
         let standing_by = self.faults_should_stand_by();
         for Slot { descriptor, state } in &mut self.slots {
             if descriptor.kind != Kind::HintFaults {
@@ -159,7 +200,7 @@ impl Sources {
             let is_right = match state {
                 State::Running(_) => !standing_by,
                 State::StandingBy(_) => standing_by,
-                State::Disabled | State::Unavailable(_) => true,
+                State::Disabled | State::Unavailable(_) | State::Superseded(_) => true,
             };
             if is_right {
                 continue;
@@ -204,9 +245,15 @@ impl Sources {
         self.slots.iter().any(is_running)
     }
 
-    /// Makes all sources apply a rule to the reports from now on.
-    pub fn set_rule(&mut self, rule: &Rule) -> Result<(), Error> {
-        self.attached().try_for_each(|source| source.set_rule(rule))
+    /// Makes all sources work so from now on. Which of them run is known better here.
+    pub fn configure(&mut self, config: &Config) -> Result<(), Error> {
+        let config = Config {
+            hint_faults_run: self.running(Kind::HintFaults).is_some(),
+            ..*config
+        };
+        self.config = Some(config);
+        self.attached()
+            .try_for_each(|source| source.configure(&config))
     }
 
     /// Takes over which sampled pages became ready.
@@ -237,6 +284,10 @@ fn report(slot: &Slot) -> SourceReport {
         State::Disabled => (SourceState::Disabled, None),
         State::Unavailable(why) => (SourceState::Unavailable, Some(why.clone())),
         State::Running(_) => (SourceState::Running, None),
+        State::Superseded(other) => {
+            let why = format!("{other} reads the same accessed bits");
+            (SourceState::StandingBy, Some(why))
+        }
         State::StandingBy(_) => {
             let why = "the top tier has so much free memory that the kernel would promote in \
                        the fault; the page-table sources see the accesses";

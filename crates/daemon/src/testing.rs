@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use pghot_engine::Settings;
-use pghot_hotness::{Format, PfnRange, Rule, SECTION_PAGES, Span, Table};
+use pghot_hotness::{Format, PfnRange, SECTION_PAGES, Span, Table};
 use pghot_linux::SysRoot;
 use pghot_sources::{
-    Availability, Descriptor, Error, Kind, ReadySample, Source, SourceCost, SourceStats,
+    Availability, Config, Descriptor, Error, Kind, ReadySample, Source, SourceCost, SourceStats,
 };
 
-use crate::shared::Shared;
+use crate::shared::{Shared, source_config};
 use crate::sources::{Ground, Sources};
 use crate::stop::Stop;
 
@@ -21,9 +21,10 @@ pub const LOWER_PFN: u64 = 8 * SECTION_PAGES;
 /// Why [`FakeGround`] refuses.
 pub const REFUSAL: &str = "it is too dark";
 
-static DESCRIPTORS: [Descriptor; 2] = [
+static DESCRIPTORS: [Descriptor; 3] = [
     fake("faults", 0x1, Kind::HintFaults),
     fake("tables", 0x4, Kind::PageTables),
+    fake("other tables", 0x10, Kind::PageTables),
 ];
 
 const fn fake(name: &'static str, bit: u32, kind: Kind) -> Descriptor {
@@ -46,6 +47,8 @@ pub struct Watched {
     pub cleared: AtomicU32,
     /// Sources of hint faults that stand by.
     pub standing_by: AtomicU32,
+    /// What the sources were told last: that hint faults run.
+    pub told_of_faults: AtomicBool,
     /// Whether standing by, or coming back, fails.
     pub refuses_stand_by: AtomicBool,
     /// Whether starting fails.
@@ -60,7 +63,7 @@ impl Ground for FakeGround {
     fn start(
         &mut self,
         descriptor: &'static Descriptor,
-        _: Rule,
+        _: Config,
         standing_by: bool,
     ) -> Result<Box<dyn Source>, String> {
         if self.0.refuses_start.load(Ordering::Relaxed) {
@@ -103,7 +106,9 @@ impl Source for FakeSource {
         self.1
     }
 
-    fn set_rule(&mut self, _: &Rule) -> Result<(), Error> {
+    fn configure(&mut self, config: &Config) -> Result<(), Error> {
+        let told = &self.0.told_of_faults;
+        told.store(config.hint_faults_run, Ordering::Relaxed);
         match self.0.refuses_rule.load(Ordering::Relaxed) {
             true => Err(Error::TooManyRanges { got: 2, max: 1 }),
             false => Ok(()),
@@ -139,10 +144,12 @@ pub fn daemon(dir: &Path) -> (Arc<Shared>, Arc<Watched>) {
         Format::Default,
         Span::new(&[range]).unwrap(),
     ));
-    let settings = Settings::new(Format::Default);
+    let mut settings = Settings::new(Format::Default);
+    settings.enabled_sources = 0x1;
     let watched = Arc::new(Watched::default());
     let mut sources = Sources::new(&DESCRIPTORS, Box::new(FakeGround(Arc::clone(&watched))));
-    sources.enable(settings.enabled_sources, &settings.rule().unwrap());
+    let config = source_config(&settings, settings.rule().unwrap());
+    sources.enable(settings.enabled_sources, &config);
     let stop = Arc::new(Stop::default());
     let shared = Shared::new(root, table, settings, &[2], sources, false, stop).unwrap();
     (Arc::new(shared), watched)

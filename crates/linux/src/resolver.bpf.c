@@ -8,10 +8,7 @@
 //
 // A `syscall` program (since 5.14), because it runs when user space asks, on a batch, and may loop.
 
-#include <linux/bpf.h>
-#include <stdbool.h>
-#include <bpf/bpf_helpers.h>
-#include <bpf/bpf_core_read.h>
+#include "layout.bpf.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -32,10 +29,6 @@ struct rb_root_cached {
 	struct rb_root rb_root;
 };
 
-typedef struct {
-	int counter;
-} atomic_t;
-
 struct address_space;
 struct task_struct;
 
@@ -43,29 +36,11 @@ struct page {
 	struct address_space *mapping;
 	unsigned int page_type;
 	atomic_t _refcount;
-	unsigned long compound_head;
-};
-
-/* Since 6.19 the word behind a tail page's bit 0 may hold a mask instead of a pointer. */
-struct page___info {
-	unsigned long compound_info;
 };
 
 struct folio {
 	unsigned long index;
 	unsigned long _flags_1;
-};
-
-typedef struct {
-	unsigned long f;
-} memdesc_flags_t;
-
-struct page___long {
-	unsigned long flags;
-};
-
-struct page___memdesc {
-	memdesc_flags_t flags;
 };
 
 struct anon_vma {
@@ -121,24 +96,7 @@ struct vm_area_struct {
 	} shared;
 };
 
-enum pageflags { PG_head = 1 };
-
 #pragma clang attribute pop
-
-/*
- * Bases of the kernel's layout, from /proc/kallsyms. Kernels without address randomisation or
- * five-level page tables lack the variables and have constants. _stext is in every kernel: where
- * it has no address, /proc/kallsyms hides them all (it takes CAP_SYSLOG).
- */
-extern const void vmemmap_base __ksym __weak;
-extern const void page_offset_base __ksym __weak;
-extern const void pgdir_shift __ksym __weak;
-extern const void _stext __ksym __weak;
-
-#define L4_PAGE_OFFSET	0xffff888000000000ull
-#define L4_VMEMMAP	0xffffea0000000000ull
-#define L5_PAGE_OFFSET	0xff11000000000000ull
-#define L5_VMEMMAP	0xffd4000000000000ull
 
 #define BATCH_MAX	4096
 #define WALK_STEPS_MAX	512	/* nodes of an interval tree looked at per page */
@@ -213,14 +171,6 @@ struct search {
 	__u32 tgid;
 };
 
-/* Reads a field of a kernel struct at an address that is only a number to the verifier. */
-#define FIELD(address, type, field) ({						\
-	__typeof__(((type *)0)->field) _value = 0;				\
-	bpf_probe_read_kernel(&_value, sizeof(_value),				\
-			      (void *)((address) + bpf_core_field_offset(type, field))); \
-	_value;									\
-})
-
 static __always_inline __u64 read_u64(__u64 address)
 {
 	__u64 value = 0;
@@ -252,7 +202,7 @@ static __always_inline bool maps(struct search *s, __u64 pgd, __u64 address)
 	__u64 found = 0;
 	__u64 entry = read_u64(pgd + 8 * (address >> s->pgdir_shift & 511));
 
-	if (s->pgdir_shift == 48) {
+	if (s->pgdir_shift == L5_PGDIR_SHIFT) {
 		if (!(entry & PTE_PRESENT))
 			return false;
 		entry = read_u64(next_table(s, entry) + 8 * (address >> 39 & 511));
@@ -357,30 +307,6 @@ static long walk_step(__u32 step, void *ctx)
 	return 0;
 }
 
-static __always_inline __u64 page_flags(__u64 page)
-{
-	if (bpf_core_field_exists(struct page___memdesc, flags.f))
-		return FIELD(page, struct page___memdesc, flags.f);
-	return FIELD(page, struct page___long, flags);
-}
-
-/* The head of the page's folio; the page itself unless it is a tail. */
-static __always_inline __u64 head_page(__u64 page)
-{
-	__u64 info;
-
-	if (bpf_core_field_exists(struct page___info, compound_info))
-		info = FIELD(page, struct page___info, compound_info);
-	else
-		info = FIELD(page, struct page, compound_head);
-	if (!(info & 1))
-		return page;
-	if (info >> 32 == 0xffffffff && bpf_core_field_exists(struct page___info, compound_info) &&
-	    !(info & 1ull << 31))
-		return page & info & ~1ull;
-	return info & ~1ull;
-}
-
 #define S_IFMT		0170000
 #define S_IFREG		0100000
 
@@ -412,7 +338,7 @@ static __always_inline enum verdict search_page(struct search *s, __u64 pfn, str
 	/* A page of a type (buddy, slab, page table...) has it instead of a map count. */
 	if ((int)FIELD(page, struct page, page_type) < (int)0xff000000)
 		return KERNEL;
-	if (page_flags(page) >> bpf_core_enum_value(enum pageflags, PG_head) & 1)
+	if (is_head(page))
 		a->order = FIELD(page, struct folio, _flags_1) & 0x3f;
 
 	__u64 mapping = (__u64)FIELD(page, struct page, mapping);
@@ -461,17 +387,11 @@ extern void bpf_rcu_read_unlock(void) __ksym;
 /* Where the kernel has its tables; false if it hides that. */
 static __always_inline bool find_bases(struct search *s)
 {
-	if (!&_stext)
+	if (!knows_addresses())
 		return false;
-	s->pgdir_shift = 39;
-	if (&pgdir_shift)
-		bpf_probe_read_kernel(&s->pgdir_shift, sizeof(s->pgdir_shift), &pgdir_shift);
-	s->vmemmap = s->pgdir_shift == 48 ? L5_VMEMMAP : L4_VMEMMAP;
-	if (&vmemmap_base)
-		bpf_probe_read_kernel(&s->vmemmap, sizeof(s->vmemmap), &vmemmap_base);
-	s->page_offset = s->pgdir_shift == 48 ? L5_PAGE_OFFSET : L4_PAGE_OFFSET;
-	if (&page_offset_base)
-		bpf_probe_read_kernel(&s->page_offset, sizeof(s->page_offset), &page_offset_base);
+	s->pgdir_shift = find_pgdir_shift();
+	s->vmemmap = find_vmemmap(s->pgdir_shift);
+	s->page_offset = find_page_offset(s->pgdir_shift);
 	return true;
 }
 
@@ -502,7 +422,7 @@ static long head_one(__u32 i, void *ctx)
 	__u64 page = head_page(s->vmemmap + *pfn * page_bytes);
 	struct answer a = { .head_pfn = (page - s->vmemmap) / page_bytes };
 
-	if (page_flags(page) >> bpf_core_enum_value(enum pageflags, PG_head) & 1)
+	if (is_head(page))
 		a.order = FIELD(page, struct folio, _flags_1) & 0x3f;
 	*answer = a;
 	return 0;

@@ -177,4 +177,38 @@ static __always_inline void sample_ready(__u64 pfn, __u64 now_ns)
 	*(volatile __u64 *)&sample->when_ns = now_ns;
 }
 
+/* The first words of each source's `stats` (sources/src/attach.rs). */
+struct source_counters {
+	__u64 recorded;
+	__u64 recorded_pages;
+	__u64 became_ready;
+	__u64 lost;
+	__u64 not_tracked;
+	__u64 unreadable;
+};
+
+/* Reports an access of a folio of so many pages, at `when_ms`, and counts what became of it. */
+static __always_inline int report_folio(struct source_counters *s, __u64 head, __u64 pages, __u32 nid,
+					__u64 when_ms)
+{
+	int result = report(head, nid, when_ms);
+
+	switch (result) {
+	case HOTNESS_BECAME_READY:
+		s->became_ready++;
+		sample_ready(head, bpf_ktime_get_ns());
+		/* fall through */
+	case HOTNESS_RECORDED:
+		s->recorded++;
+		s->recorded_pages += pages;
+		break;
+	case HOTNESS_LOST:
+		s->lost++;
+		break;
+	default:
+		s->not_tracked++;
+	}
+	return result;
+}
+
 #endif

@@ -113,7 +113,7 @@ impl BulkReporter {
         self.counts.not_tracked.fetch_add(events, Ordering::Relaxed);
     }
 
-    /// See [`crate::Source::set_rule`].
+    /// The rule for the reports from now on.
     pub fn set_rule(&self, rule: &Rule) {
         *self.rule.write().unwrap_or_else(PoisonError::into_inner) = *rule;
     }

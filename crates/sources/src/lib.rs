@@ -9,6 +9,7 @@
 
 pub mod app_hint;
 mod attach;
+mod budget;
 mod bulk;
 mod folios;
 pub mod hint_fault;
@@ -22,6 +23,7 @@ mod worker;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use pghot_hotness::{Pfn, Rule, Table};
 use pghot_linux::SysRoot;
@@ -66,10 +68,23 @@ pub enum Kind {
     /// The kernel's hint faults. While the top tier has plenty of free memory, the kernel promotes
     /// in the fault, whatever is set; such a source then stands by if one of the next kind runs.
     HintFaults,
-    /// Accessed bits in page tables.
+    /// Accessed bits in page tables. One source of them runs at a time: what one clears the other
+    /// does not see, and what both see counts twice.
     PageTables,
     /// Anything else.
     Other,
+}
+
+/// What operators may change while a source runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Config {
+    /// What makes a page ready.
+    pub rule: Rule,
+    /// How long a scan may keep a process from changing its mappings.
+    pub scan_stall_max: Duration,
+    /// Hint faults report the pages that one process alone maps. Who reads accessed bits leaves those
+    /// to them: one access must not count twice.
+    pub hint_faults_run: bool,
 }
 
 /// What a source needs to start.
@@ -80,8 +95,8 @@ pub struct Start<'a> {
     pub table: &'a Arc<Table>,
     /// The nodes and tiers of the machine.
     pub topology: &'a Topology,
-    /// The update rule at the start.
-    pub rule: Rule,
+    /// How it shall work at the start.
+    pub config: Config,
     /// The kernel settings, saved before they are changed.
     pub knobs: &'a mut Knobs,
     /// Nothing will be promoted: a kernel that promotes by itself must go on doing so.
@@ -97,8 +112,8 @@ pub trait Source: Send {
     /// Its description.
     fn descriptor(&self) -> &'static Descriptor;
 
-    /// Applies a new update rule to the reports from now on.
-    fn set_rule(&mut self, rule: &Rule) -> Result<(), Error>;
+    /// Works so from now on.
+    fn configure(&mut self, config: &Config) -> Result<(), Error>;
 
     /// What it reported since it started.
     fn stats(&self) -> Result<SourceStats, Error>;

@@ -18,7 +18,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use pghot_hotness::Rule;
 use pghot_linux::resolver::Resolver;
 use pghot_linux::{SysRoot, probe};
 
@@ -26,7 +25,8 @@ use crate::bulk::BulkReporter;
 use crate::folios::FolioReporter;
 use crate::worker::Worker;
 use crate::{
-    Availability, Descriptor, Error, Kind, ReadySample, Source, SourceCost, SourceStats, Start,
+    Availability, Config, Descriptor, Error, Kind, ReadySample, Source, SourceCost, SourceStats,
+    Start,
 };
 use pages::Refusal;
 use server::{Counters, Server};
@@ -72,7 +72,7 @@ fn start(start: &mut Start<'_>) -> Result<Box<dyn Source>, Error> {
         Some((node.nid, target))
     });
     let counters = Arc::<Counters>::default();
-    let reporter = BulkReporter::new(start.table, &start.rule);
+    let reporter = BulkReporter::new(start.table, &start.config.rule);
     let find_heads = Box::new(move |pfns: &[_], folios: &mut _| resolver.heads(pfns, folios));
     let server = Server::new(
         start.knobs.root(),
@@ -96,8 +96,8 @@ impl Source for AppHint {
         &DESCRIPTOR
     }
 
-    fn set_rule(&mut self, rule: &Rule) -> Result<(), Error> {
-        self.reporter.set_rule(rule);
+    fn configure(&mut self, config: &Config) -> Result<(), Error> {
+        self.reporter.set_rule(&config.rule);
         Ok(())
     }
 

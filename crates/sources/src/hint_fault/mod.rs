@@ -2,7 +2,6 @@
 //!
 //! See README.md in this folder for how it works, what it costs and when it is blind.
 
-use pghot_hotness::Rule;
 use pghot_linux::SysRoot;
 use pghot_linux::hint_fault_knobs::{tiering_is_on, tiering_off, tiering_without_kernel_promotion};
 use pghot_linux::knobs::Knobs;
@@ -10,7 +9,8 @@ use pghot_linux::probe;
 
 use crate::attach::Reporter;
 use crate::{
-    Availability, Descriptor, Error, Kind, ReadySample, Source, SourceCost, SourceStats, Start,
+    Availability, Config, Descriptor, Error, Kind, ReadySample, Source, SourceCost, SourceStats,
+    Start,
 };
 
 /// The entry of [`crate::SOURCES`].
@@ -45,7 +45,7 @@ fn check(root: &SysRoot) -> Availability {
 }
 
 fn start(start: &mut Start<'_>) -> Result<Box<dyn Source>, Error> {
-    let reporter = Reporter::load(OBJECT, start.maps, &start.rule)?;
+    let reporter = Reporter::load(OBJECT, start.maps, &start.config.rule)?;
     let link = reporter.attach("hint_fault")?;
     let mut source = HintFault {
         reporter,
@@ -62,8 +62,8 @@ impl Source for HintFault {
         &DESCRIPTOR
     }
 
-    fn set_rule(&mut self, rule: &Rule) -> Result<(), Error> {
-        self.reporter.set_rule(rule)
+    fn configure(&mut self, config: &Config) -> Result<(), Error> {
+        self.reporter.set_rule(&config.rule)
     }
 
     fn stats(&self) -> Result<SourceStats, Error> {

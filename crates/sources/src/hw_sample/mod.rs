@@ -24,7 +24,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use pghot_hotness::Rule;
 use pghot_linux::resolver::Resolver;
 use pghot_linux::{SysRoot, probe};
 use tracing::{info, warn};
@@ -32,7 +31,8 @@ use tracing::{info, warn};
 use crate::bulk::BulkReporter;
 use crate::worker::Worker;
 use crate::{
-    Availability, Descriptor, Error, Kind, ReadySample, Source, SourceCost, SourceStats, Start,
+    Availability, Config, Descriptor, Error, Kind, ReadySample, Source, SourceCost, SourceStats,
+    Start,
 };
 use event::EVENT_VARIABLE;
 use intake::{Counters, Intake};
@@ -117,7 +117,7 @@ fn start(start: &mut Start<'_>) -> Result<Box<dyn Source>, Error> {
         channels.len()
     );
     let counters = Arc::<Counters>::default();
-    let reporter = BulkReporter::new(start.table, &start.rule);
+    let reporter = BulkReporter::new(start.table, &start.config.rule);
     let find_heads = Box::new(move |pfns: &[_], folios: &mut _| resolver.heads(pfns, folios));
     let intake = Intake::new(start.table, &reporter, &counters, find_heads);
     let (event_name, cpus) = (event.name, channels.len());
@@ -139,8 +139,8 @@ impl Source for HwSample {
         &DESCRIPTOR
     }
 
-    fn set_rule(&mut self, rule: &Rule) -> Result<(), Error> {
-        self.reporter.set_rule(rule);
+    fn configure(&mut self, config: &Config) -> Result<(), Error> {
+        self.reporter.set_rule(&config.rule);
         Ok(())
     }
 

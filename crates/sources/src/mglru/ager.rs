@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use memmap2::MmapMut;
-use pghot_hotness::Rule;
 use pghot_linux::SysRoot;
 use pghot_linux::host::monotonic;
 use tracing::warn;
 
 use super::lru_gen::{self, Listed, Mode, Refusal};
 use super::schedule::{Found, Key, Pass, Schedule};
+use crate::Config;
 use crate::worker::{Pace, thread_cpu};
 
 /// The shortest sleep between two rounds: each reads the list of all memcgs.
@@ -20,7 +20,7 @@ const ROUND_MIN: Duration = Duration::from_millis(100);
 
 /// What the thread and its source share.
 pub struct Shared {
-    rule: Mutex<Rule>,
+    config: Mutex<Config>,
     counters: [AtomicU64; COUNTERS.len()],
 }
 
@@ -65,20 +65,20 @@ const COUNTERS: [&str; 15] = [
 
 impl Shared {
     /// Nothing counted yet.
-    pub fn new(rule: &Rule) -> Arc<Shared> {
+    pub fn new(config: &Config) -> Arc<Shared> {
         Arc::new(Shared {
-            rule: Mutex::new(*rule),
+            config: Mutex::new(*config),
             counters: Default::default(),
         })
     }
 
     /// The thread takes it over in its next round.
-    pub fn set_rule(&self, rule: &Rule) {
-        *self.rule.lock().unwrap_or_else(PoisonError::into_inner) = *rule;
+    pub fn configure(&self, config: &Config) {
+        *self.config.lock().unwrap_or_else(PoisonError::into_inner) = *config;
     }
 
-    fn rule(&self) -> Rule {
-        *self.rule.lock().unwrap_or_else(PoisonError::into_inner)
+    fn config(&self) -> Config {
+        *self.config.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// All counters by name.
@@ -112,11 +112,12 @@ mod field {
     pub const NID: usize = 1;
     pub const NOW_MS: usize = 2;
     pub const PREVIOUS_MS: usize = 3;
-    pub const RECORDED_PAGES: usize = 4;
-    pub const READY_FOLIOS: usize = 5;
-    pub const NEW_PAGES: usize = 6;
-    pub const RECENT_PAGES: usize = 7;
-    pub const WORDS: usize = 8;
+    pub const LEAVE_HINTED: usize = 4;
+    pub const RECORDED_PAGES: usize = 5;
+    pub const READY_FOLIOS: usize = 6;
+    pub const NEW_PAGES: usize = 7;
+    pub const RECENT_PAGES: usize = 8;
+    pub const WORDS: usize = 9;
 }
 
 impl Aging {
@@ -141,10 +142,11 @@ impl Aging {
 
     /// The agings of the calling thread are reported from now on. Its id is that in the initial PID
     /// namespace, where the daemon must live anyway to move other processes' pages.
-    fn begin(&self, nid: u32, now: Duration, previous: Duration) {
+    fn begin(&self, nid: u32, now: Duration, previous: Duration, leave_hinted: bool) {
         self.set(field::NID, nid.into());
         self.set(field::NOW_MS, now.as_millis() as u64);
         self.set(field::PREVIOUS_MS, previous.as_millis() as u64);
+        self.set(field::LEAVE_HINTED, leave_hinted.into());
         // SAFETY: gettid takes nothing and always succeeds.
         self.set(field::THREAD, unsafe { libc::gettid() } as u64);
     }
@@ -185,7 +187,7 @@ impl Ager {
             root: root.clone(),
             nodes,
             aging,
-            schedule: Schedule::new(&shared.rule(), monotonic()),
+            schedule: Schedule::new(&shared.config().rule, monotonic()),
             shared: Arc::clone(shared),
             was_off: false,
         }
@@ -205,7 +207,7 @@ impl Ager {
     /// Makes every pass that is due.
     fn round(&mut self, pace: &Pace) {
         self.shared.add(Counter::Rounds, 1);
-        self.schedule.set_rule(&self.shared.rule());
+        self.schedule.set_rule(&self.shared.config().rule);
         let cpu = thread_cpu();
         let Some(listed) = self.list() else { return };
         let pages = listed.iter().map(|(key, l)| (*key, l.pages)).collect();
@@ -222,7 +224,7 @@ impl Ager {
         let (lruvecs, resting) = self.schedule.counts();
         self.shared.set(Counter::Lruvecs, lruvecs);
         self.shared.set(Counter::LruvecsResting, resting);
-        let over_budget = self.schedule.is_broke();
+        let over_budget = self.schedule.is_over_budget();
         self.shared
             .add(Counter::RoundsOverBudget, over_budget.into());
     }
@@ -259,7 +261,8 @@ impl Ager {
         if let Some(previous) = pass.previous
             && let Some(target) = self.nodes.get(&pass.key.nid)
         {
-            self.aging.begin(*target, start, previous);
+            let leave_hinted = self.shared.config().hint_faults_run;
+            self.aging.begin(*target, start, previous, leave_hinted);
         }
         let result = lru_gen::age(&lru_gen::path(&self.root), pass.key, max_seq);
         let (found, new_pages, recent_pages) = self.aging.end();
@@ -289,13 +292,17 @@ impl Ager {
 
 #[cfg(test)]
 mod tests {
-    use pghot_hotness::Format;
+    use pghot_hotness::{Format, Rule};
 
     use super::*;
 
     #[test]
     fn every_counter_has_its_name() {
-        let shared = Shared::new(&Rule::new(Format::Default, 2, 3000).unwrap());
+        let shared = Shared::new(&Config {
+            rule: Rule::new(Format::Default, 2, 3000).unwrap(),
+            scan_stall_max: Duration::ZERO,
+            hint_faults_run: false,
+        });
         shared.add(Counter::Rounds, 1);
         shared.max(Counter::AgingUsMax, 7);
         shared.max(Counter::AgingUsMax, 5);
@@ -318,7 +325,7 @@ mod tests {
     #[test]
     fn an_aging_is_ours_from_begin_to_end() {
         let aging = Aging::new(MmapMut::map_anon(4096).unwrap());
-        aging.begin(1, Duration::from_secs(3), Duration::from_secs(1));
+        aging.begin(1, Duration::from_secs(3), Duration::from_secs(1), true);
         assert_ne!(aging.words()[field::THREAD].load(Ordering::Relaxed), 0);
         aging.set(field::RECORDED_PAGES, 512);
         aging.set(field::RECENT_PAGES, 2);

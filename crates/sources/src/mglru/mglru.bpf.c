@@ -5,64 +5,20 @@
 
 #include <stdbool.h>
 #include "records.bpf.h"
-#include <bpf/bpf_core_read.h>
+#include "folio.bpf.h"
 #include <bpf/bpf_tracing.h>
 
 char LICENSE[] SEC("license") = "GPL";
 
-/* Only the kernel fields that are used; CO-RE finds them in the running kernel. */
-typedef struct { unsigned long f; } __attribute__((preserve_access_index)) memdesc_flags_t;
-
-struct page {
-	unsigned long compound_head;
-} __attribute__((preserve_access_index));
-
-struct folio {
-	unsigned long _flags_1;
-} __attribute__((preserve_access_index));
-
-/* folio->flags is a bare long up to 6.17 and a struct since. */
-struct folio___long {
-	unsigned long flags;
-} __attribute__((preserve_access_index));
-
-struct folio___memdesc {
-	memdesc_flags_t flags;
-} __attribute__((preserve_access_index));
-
 struct lru_gen_mm_walk;
 
-enum pageflags {
-	PG_head = 1,
-	PG_workingset = 2,
-};
-
-/*
- * The base of struct page, from /proc/kallsyms. Kernels without address randomisation lack the
- * variables and have constants. _stext is in every kernel: where it has no address,
- * /proc/kallsyms hides them all (it takes CAP_SYSLOG).
- */
-extern const void vmemmap_base __ksym __weak;
-extern const void pgdir_shift __ksym __weak;
-extern const void _stext __ksym __weak;
-
-#define L4_VMEMMAP	0xffffea0000000000ull
-#define L5_VMEMMAP	0xffd4000000000000ull
-
-struct source_stats {
-	__u64 recorded;
-	__u64 recorded_pages;
-	__u64 became_ready;
-	__u64 lost;
-	__u64 not_tracked;
-	__u64 unreadable;
-};
+enum pageflags___workingset { PG_workingset = 2 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct source_stats);
+	__type(value, struct source_counters);
 } stats SEC(".maps");
 
 /* The aging under way: what the thread says about it, and what it finds. See aging.rs. */
@@ -71,6 +27,7 @@ struct aging {
 	__u64 nid;		/* the accessing node, as far as it is known */
 	__u64 now_ms;		/* when it began: the time of all its reports */
 	__u64 previous_ms;	/* when the one before began */
+	__u64 leave_hinted;	/* hint faults report what one process alone maps */
 	__u64 recorded_pages;	/* found so far, in base pages */
 	__u64 ready_folios;
 	__u64 new_pages;	/* young, but perhaps only since they were allocated */
@@ -102,55 +59,27 @@ static __always_inline struct aging *our_aging(void)
 	return a;
 }
 
-static __always_inline unsigned long folio_flags(struct folio *folio)
-{
-	if (bpf_core_field_exists(struct folio___memdesc, flags.f))
-		return ((struct folio___memdesc *)folio)->flags.f;
-	return ((struct folio___long *)folio)->flags;
-}
-
-static __always_inline bool has_flag(unsigned long flags, __u32 bit)
-{
-	return flags >> bit & 1;
-}
-
-static __always_inline __u32 folio_order(struct folio *folio, unsigned long flags)
-{
-	if (!has_flag(flags, bpf_core_enum_value(enum pageflags, PG_head)))
-		return 0;
-	/* The low byte of the second page's flags (folio_large_order). */
-	return folio->_flags_1 & 0x3f;
-}
-
-static __always_inline __u64 find_vmemmap(void)
-{
-	__u64 base = 0;
-	__u32 shift = 39;
-
-	if (!&_stext)
-		return 0;
-	if (&pgdir_shift)
-		bpf_probe_read_kernel(&shift, sizeof(shift), &pgdir_shift);
-	if (&vmemmap_base)
-		bpf_probe_read_kernel(&base, sizeof(base), &vmemmap_base);
-	else
-		base = shift == 48 ? L5_VMEMMAP : L4_VMEMMAP;
-	return base;
-}
-
 /* The PFN of a folio's head page; 0 if it cannot be told. */
 static __always_inline __u64 folio_pfn(struct aging *a, struct folio *folio)
 {
-	if (!a->vmemmap)
-		a->vmemmap = find_vmemmap();
-	if (!a->vmemmap)
+	if (!knows_addresses())
 		return 0;
+	if (!a->vmemmap)
+		a->vmemmap = find_vmemmap(find_pgdir_shift());
 	/*
 	 * The verifier allows no arithmetic on a kernel pointer that it trusts. What comes out of a
 	 * map is a number to it.
 	 */
 	*(volatile __u64 *)&a->folio = (__u64)folio;
 	return (*(volatile __u64 *)&a->folio - a->vmemmap) / bpf_core_type_size(struct page);
+}
+
+/* Anonymous, and mapped by one process: what the kernel's NUMA scanner marks. */
+static __always_inline bool is_hinted(struct folio *folio, __u32 order)
+{
+	if (!(folio_mapping_bits(folio) & MAPPING_ANON))
+		return false;
+	return folio_mapcount(folio, order, 1 << 30) <= 1 << order;
 }
 
 /*
@@ -162,11 +91,12 @@ static __always_inline void report_young(struct aging *a, struct folio *folio,
 					 unsigned long flags, bool is_new)
 {
 	__u32 zero = 0;
-	struct source_stats *s = bpf_map_lookup_elem(&stats, &zero);
-	__u64 pages = 1ull << folio_order(folio, flags);
+	struct source_counters *s = bpf_map_lookup_elem(&stats, &zero);
+	__u32 order = folio_order(folio, flags);
+	__u64 pages = 1ull << order;
 	__u64 head = folio_pfn(a, folio);
 
-	if (!s)
+	if (!s || (a->leave_hinted && is_hinted(folio, order)))
 		return;
 	if (!head) {
 		s->unreadable++;
@@ -180,22 +110,12 @@ static __always_inline void report_young(struct aging *a, struct folio *folio,
 		a->new_pages += pages;
 		return;
 	}
-	switch (report(head, a->nid, a->now_ms)) {
+	switch (report_folio(s, head, pages, a->nid, a->now_ms)) {
 	case HOTNESS_BECAME_READY:
-		s->became_ready++;
 		a->ready_folios++;
-		sample_ready(head, bpf_ktime_get_ns());
 		/* fall through */
 	case HOTNESS_RECORDED:
-		s->recorded++;
-		s->recorded_pages += pages;
 		a->recorded_pages += pages;
-		break;
-	case HOTNESS_LOST:
-		s->lost++;
-		break;
-	default:
-		s->not_tracked++;
 	}
 }
 
@@ -230,8 +150,8 @@ int BPF_PROG(mglru_walk_update, struct lru_gen_mm_walk *walk, struct folio *foli
 		return 0;
 
 	unsigned long flags = folio_flags(folio);
+	__u32 workingset = bpf_core_enum_value(enum pageflags___workingset, PG_workingset);
 
-	report_young(a, folio, flags,
-		     !has_flag(flags, bpf_core_enum_value(enum pageflags, PG_workingset)));
+	report_young(a, folio, flags, !(flags >> workingset & 1));
 	return 0;
 }

@@ -10,13 +10,13 @@ use std::sync::Arc;
 
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{Func, FuncProto};
-use pghot_hotness::Rule;
 use pghot_linux::SysRoot;
 
 use crate::attach::Reporter;
 use crate::worker::Worker;
 use crate::{
-    Availability, Descriptor, Error, Kind, ReadySample, Source, SourceCost, SourceStats, Start,
+    Availability, Config, Descriptor, Error, Kind, ReadySample, Source, SourceCost, SourceStats,
+    Start,
 };
 use ager::{Ager, Aging, Shared};
 use lru_gen::Mode;
@@ -148,14 +148,15 @@ fn is_in(btf: &Btf<'_>, hook: &Hook) -> bool {
 fn start(start: &mut Start<'_>) -> Result<Box<dyn Source>, Error> {
     let root = start.knobs.root().clone();
     let hook = hook(&root).map_err(Error::Setup)?;
-    let mut reporter = Reporter::load_program(OBJECT, hook.program, start.maps, &start.rule)?;
+    let mut reporter =
+        Reporter::load_program(OBJECT, hook.program, start.maps, &start.config.rule)?;
     let link = reporter.attach(hook.program)?;
     let lower = start.topology.lower_tier_nodes();
     // Who accessed a page is not known here; the nearest top-tier node is the likeliest.
     let nodes: BTreeMap<u32, u32> = lower
         .filter_map(|node| Some((node.nid, start.topology.nearest_top_tier_node(node.nid)?)))
         .collect();
-    let shared = Shared::new(&start.rule);
+    let shared = Shared::new(&start.config);
     let aging = Aging::new(reporter.map_array("agings")?);
     let ager = Ager::new(&root, nodes, aging, &shared);
     Ok(Box::new(Mglru {
@@ -171,9 +172,9 @@ impl Source for Mglru {
         &DESCRIPTOR
     }
 
-    fn set_rule(&mut self, rule: &Rule) -> Result<(), Error> {
-        self.shared.set_rule(rule);
-        self.reporter.set_rule(rule)
+    fn configure(&mut self, config: &Config) -> Result<(), Error> {
+        self.shared.configure(config);
+        self.reporter.set_rule(&config.rule)
     }
 
     fn stats(&self) -> Result<SourceStats, Error> {

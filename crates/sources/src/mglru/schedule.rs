@@ -12,6 +12,8 @@ use std::time::Duration;
 
 use pghot_hotness::Rule;
 
+use crate::budget::Budget;
+
 /// From one pass over a lruvec to the next, work time included, if the window allows it: that of the
 /// kernel proposal.
 const PERIOD: Duration = Duration::from_millis(2000);
@@ -28,12 +30,6 @@ pub const USEFUL_PAGES: u64 = 256;
 /// rest at once.
 const REST_MIN: Duration = Duration::from_secs(8);
 const REST_MAX: Duration = Duration::from_secs(32);
-
-/// Thread CPU time per time: 5 % of one CPU.
-const BUDGET_DIVISOR: u32 = 20;
-
-/// CPU time that can be saved up, so that a long pass after a rest does not wait: 10 s of budget.
-const CREDIT_MAX_NS: i64 = 500_000_000;
 
 /// Records tell times to 256 ms, and this thread is woken late: passes this much closer than the
 /// window surely count together.
@@ -88,8 +84,7 @@ pub struct Schedule {
     lruvecs: BTreeMap<Key, Lruvec>,
     window: Duration,
     freq_threshold: u32,
-    credit_ns: i64,
-    credited: Duration,
+    budget: Budget,
 }
 
 impl Schedule {
@@ -99,8 +94,7 @@ impl Schedule {
             lruvecs: BTreeMap::new(),
             window: Duration::ZERO,
             freq_threshold: 1,
-            credit_ns: CREDIT_MAX_NS,
-            credited: now,
+            budget: Budget::new(now),
         };
         schedule.set_rule(rule);
         schedule
@@ -145,10 +139,10 @@ impl Schedule {
     /// a round makes each pass once.
     pub fn next(&self, round: Duration) -> Option<Pass> {
         let due = self.lruvecs.iter().filter(|(_, l)| l.due <= round);
-        let first = if self.credit_ns > 0 {
-            due.min_by_key(|(_, l)| (l.owed == 0, l.due))
-        } else {
+        let first = if self.budget.is_spent() {
             due.filter(|(_, l)| l.owed > 0).min_by_key(|(_, l)| l.due)
+        } else {
+            due.min_by_key(|(_, l)| (l.owed == 0, l.due))
         };
         first.map(|(&key, lruvec)| Pass {
             key,
@@ -160,7 +154,7 @@ impl Schedule {
 
     /// A pass was made: it began at `start`, cost `cpu`, and found something.
     pub fn done(&mut self, pass: Pass, start: Duration, cpu: Duration, found: Found) {
-        self.credit_ns = self.credit_ns.saturating_sub(cpu.as_nanos() as i64);
+        self.budget.spend(cpu);
         let (slowest, freq_threshold) = (self.period(), self.freq_threshold);
         let fastest = (slowest / 2).max(PERIOD_MIN);
         let Some(lruvec) = self.lruvecs.get_mut(&pass.key) else {
@@ -211,21 +205,18 @@ impl Schedule {
 
     /// Other work of the round, such as reading the list of memcgs.
     pub fn spend(&mut self, cpu: Duration) {
-        self.credit_ns = self.credit_ns.saturating_sub(cpu.as_nanos() as i64);
+        self.budget.spend(cpu);
     }
 
     /// Time has gone by: earns its share of budget. Returns how long there is nothing to do, at
     /// most a period, after which memcgs may have come and gone.
     pub fn wait(&mut self, now: Duration) -> Duration {
-        let earned = now.saturating_sub(self.credited) / BUDGET_DIVISOR;
-        self.credited = now;
-        self.credit_ns = (self.credit_ns + earned.as_nanos() as i64).min(CREDIT_MAX_NS);
-        let broke = self.credit_ns <= 0;
-        // Until the debt is repaid, only bursts under way go on.
-        let solvent =
-            Duration::from_nanos(self.credit_ns.min(0).unsigned_abs()) * BUDGET_DIVISOR + now;
+        self.budget.earn(now);
+        // Until the debt is paid, only bursts under way go on.
+        let is_spent = self.budget.is_spent();
+        let solvent = now + self.budget.wait();
         let earliest = self.lruvecs.values().map(|lruvec| {
-            if broke && lruvec.owed == 0 {
+            if is_spent && lruvec.owed == 0 {
                 lruvec.due.max(solvent)
             } else {
                 lruvec.due
@@ -242,8 +233,8 @@ impl Schedule {
     }
 
     /// Whether passes are put off because the budget is spent.
-    pub fn is_broke(&self) -> bool {
-        self.credit_ns <= 0
+    pub fn is_over_budget(&self) -> bool {
+        self.budget.is_spent()
     }
 
     /// The period as long as nothing becomes ready: two of them are surely within the window.
@@ -258,6 +249,7 @@ mod tests {
     use pghot_hotness::Format;
 
     use super::*;
+    use crate::budget;
 
     const KEY: Key = Key {
         memcg_id: 7,
@@ -410,7 +402,7 @@ mod tests {
         let (cost, end) = (at(300), at(600_000));
         run.until(end, cost, WARM);
         let spent = cost * run.passes.len() as u32;
-        let allowed = end / BUDGET_DIVISOR + Duration::from_nanos(CREDIT_MAX_NS as u64);
+        let allowed = end / budget::PART + budget::SAVED_MAX;
         assert!(spent <= allowed + cost * 3, "{spent:?} of {allowed:?}");
         assert!(spent >= allowed / 2, "{spent:?} of {allowed:?}");
         // After a pass that only clears, a page can be reported twice, by every second pass.

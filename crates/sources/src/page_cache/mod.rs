@@ -5,12 +5,12 @@
 use std::collections::BTreeMap;
 
 use libbpf_rs::btf::{Btf, types::Func};
-use pghot_hotness::Rule;
 use pghot_linux::SysRoot;
 
 use crate::attach::Reporter;
 use crate::{
-    Availability, Descriptor, Error, Kind, ReadySample, Source, SourceCost, SourceStats, Start,
+    Availability, Config, Descriptor, Error, Kind, ReadySample, Source, SourceCost, SourceStats,
+    Start,
 };
 
 /// The entry of [`crate::SOURCES`].
@@ -49,7 +49,7 @@ fn check(root: &SysRoot) -> Availability {
 }
 
 fn start(start: &mut Start<'_>) -> Result<Box<dyn Source>, Error> {
-    let reporter = Reporter::load(OBJECT, start.maps, &start.rule)?;
+    let reporter = Reporter::load(OBJECT, start.maps, &start.config.rule)?;
     let link = reporter.attach("page_cache")?;
     Ok(Box::new(PageCache {
         reporter,
@@ -62,8 +62,8 @@ impl Source for PageCache {
         &DESCRIPTOR
     }
 
-    fn set_rule(&mut self, rule: &Rule) -> Result<(), Error> {
-        self.reporter.set_rule(rule)
+    fn configure(&mut self, config: &Config) -> Result<(), Error> {
+        self.reporter.set_rule(&config.rule)
     }
 
     fn stats(&self) -> Result<SourceStats, Error> {

@@ -4,61 +4,15 @@
 
 #include <stdbool.h>
 #include "records.bpf.h"
-#include <bpf/bpf_core_read.h>
+#include "folio.bpf.h"
 #include <bpf/bpf_tracing.h>
 
 char LICENSE[] SEC("license") = "GPL";
 
-/* Only the kernel fields that are used; CO-RE finds them in the running kernel. */
-#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
-
-typedef struct { unsigned long f; } memdesc_flags_t;
-typedef struct { int counter; } atomic_t;
-
-struct page {
-	unsigned long compound_head;
-};
-
-struct folio {
-	void *mapping;
-	atomic_t _mapcount;
-	unsigned long _flags_1;
-};
-
-/* folio->flags is a bare long up to 6.17 and a struct since. */
-struct folio___long {
-	unsigned long flags;
-};
-
-struct folio___memdesc {
-	memdesc_flags_t flags;
-};
-
-/* Since 6.10. Before, a large folio has no count of its own, and such folios are left out. */
-struct folio___large {
-	atomic_t _large_mapcount;
-};
-
-enum pageflags { PG_head = 1 };
 enum pageflags___dropbehind { PG_dropbehind = 1 };	/* since 6.14 */
 
-#pragma clang attribute pop
-
-/* From /proc/kallsyms; a constant where the kernel's layout is not randomised. */
-extern const void vmemmap_base __ksym __weak;
-extern const void pgdir_shift __ksym __weak;
-
-#define L4_VMEMMAP	0xffffea0000000000ull
-#define L5_VMEMMAP	0xffd4000000000000ull
-
-/* The first words are those of every source (sources/src/attach.rs), the others our own. */
 struct source_stats {
-	__u64 recorded;
-	__u64 recorded_pages;
-	__u64 became_ready;
-	__u64 lost;
-	__u64 not_tracked;
-	__u64 unreadable;
+	struct source_counters common;
 	/* Of the lower tier, and not reported: */
 	__u64 anonymous;
 	__u64 mapped;
@@ -78,37 +32,6 @@ struct {
  * takes a helper call, and this program runs on every buffered read of the machine.
  */
 SEC(".data.layout") static volatile __u64 vmemmap;
-
-static __always_inline __u64 find_vmemmap(void)
-{
-	__u32 shift = 39;
-	__u64 base = 0;
-
-	if (&pgdir_shift)
-		bpf_probe_read_kernel(&shift, sizeof(shift), &pgdir_shift);
-	base = shift == 48 ? L5_VMEMMAP : L4_VMEMMAP;
-	if (&vmemmap_base)
-		bpf_probe_read_kernel(&base, sizeof(base), &vmemmap_base);
-	vmemmap = base;
-	return base;
-}
-
-static __always_inline unsigned long folio_flags(struct folio *folio)
-{
-	if (bpf_core_field_exists(struct folio___memdesc, flags.f))
-		return ((struct folio___memdesc *)folio)->flags.f;
-	return ((struct folio___long *)folio)->flags;
-}
-
-/* Does any process map it? The kernel counts from -1. */
-static __always_inline bool is_mapped(struct folio *folio, bool large)
-{
-	if (!large)
-		return folio->_mapcount.counter >= 0;
-	if (bpf_core_field_exists(struct folio___large, _large_mapcount))
-		return ((struct folio___large *)folio)->_large_mapcount.counter >= 0;
-	return true;
-}
 
 /*
  * Called by the thread that reads or writes, once for each folio that a system call goes through.
@@ -131,7 +54,7 @@ int BPF_PROG(page_cache, struct folio *folio)
 	if (!s)
 		return 0;
 	if (!base)
-		base = find_vmemmap();
+		vmemmap = base = find_vmemmap(find_pgdir_shift());
 	/* The pointer as a number, since 5.17: the verifier forbids arithmetic on the argument. */
 	bpf_get_func_arg(ctx, 0, &address);
 
@@ -139,26 +62,21 @@ int BPF_PROG(page_cache, struct folio *folio)
 	__u64 pfn = (address - base) / bpf_core_type_size(struct page);
 
 	if (record_index(pfn) < 0) {
-		s->not_tracked++;
+		s->common.not_tracked++;
 		return 0;
 	}
 
-	/*
-	 * The low bits tell anonymous memory and pages of drivers. Read by helper, since the verifier
-	 * lets nobody look at the bits of a pointer that it follows by itself.
-	 */
-	__u64 mapping = 0;
+	__u64 mapping = folio_mapping_bits(folio);
 
-	bpf_probe_read_kernel(&mapping, sizeof(mapping), &folio->mapping);
-	if (!mapping || mapping & 3) {
+	if (!mapping || mapping & MAPPING_FLAGS) {
 		s->anonymous++;
 		return 0;
 	}
 
 	unsigned long flags = folio_flags(folio);
-	bool large = flags >> bpf_core_enum_value(enum pageflags, PG_head) & 1;
+	__u32 order = folio_order(folio, flags);
 
-	if (is_mapped(folio, large)) {
+	if (folio_mapcount(folio, order, 1)) {
 		s->mapped++;
 		return 0;
 	}
@@ -169,28 +87,7 @@ int BPF_PROG(page_cache, struct folio *folio)
 		return 0;
 	}
 
-	__u64 pages = 1;
-
-	if (large)
-		pages <<= folio->_flags_1 & 0x3f;	/* the order (folio_large_order) */
-
-	__u64 now_ns = bpf_ktime_get_ns();
-	int result = report(pfn, bpf_get_numa_node_id(), now_ns / NSEC_PER_MSEC);
-
-	switch (result) {
-	case HOTNESS_BECAME_READY:
-		s->became_ready++;
-		sample_ready(pfn, now_ns);
-		/* fall through */
-	case HOTNESS_RECORDED:
-		s->recorded++;
-		s->recorded_pages += pages;
-		break;
-	case HOTNESS_LOST:
-		s->lost++;
-		break;
-	default:
-		s->not_tracked++;
-	}
+	report_folio(&s->common, pfn, 1ull << order, bpf_get_numa_node_id(),
+		     bpf_ktime_get_ns() / NSEC_PER_MSEC);
 	return 0;
 }

@@ -1,5 +1,5 @@
-//! How often a process is scanned and how much of it at a time, decided by what the scans find; and
-//! the CPU time that all scans together may take. Pure: times come in as arguments.
+//! How often a process is scanned and how much of it at a time, decided by what the scans find. Pure:
+//! times come in as arguments.
 //!
 //! The rules are those of the kernel proposal's kscand, with four differences, each of which says
 //! why below.
@@ -49,6 +49,11 @@ impl Window {
     /// Scans of one piece of memory that can make its pages ready, with one to spare.
     pub fn scans(self) -> u32 {
         self.freq_threshold + 1
+    }
+
+    /// Whether accesses that lie so far apart are sure not to count together.
+    pub fn is_past(self, gap: Duration) -> bool {
+        gap > Duration::from_millis(self.freq_window_ms)
     }
 }
 
@@ -129,43 +134,6 @@ impl Adapt {
         let min_ms = PERIOD_MIN_MS.min(longest_ms);
         self.period_ms = self.period_ms.clamp(min_ms, max_ms);
         self.size_bytes = self.size_bytes.clamp(SIZE_MIN_BYTES, SIZE_MAX_BYTES);
-    }
-}
-
-/// Bounds the source's share of one CPU, over any time but for one burst.
-#[derive(Debug)]
-pub(super) struct Budget {
-    /// Earned and not spent; negative after a long piece of work.
-    left_ns: i64,
-    seen: Duration,
-    seen_cpu: Duration,
-}
-
-/// At 5 to 10 ns an entry to read and 50 to 100 ns to clear, one part in 20 covers about 2 GiB of
-/// base pages a second, twice what promotion may move by default. No more, because clearing
-/// disturbs the programs too, and this bounds it.
-const BUDGET_PART: u32 = 20;
-/// What may be saved up, so that a scan after a pause is not held up.
-const BURST: Duration = Duration::from_millis(200);
-
-impl Budget {
-    /// Full, at time `now` and with `cpu` used by the thread so far.
-    pub fn new(now: Duration, cpu: Duration) -> Budget {
-        Budget {
-            left_ns: BURST.as_nanos() as i64,
-            seen: now,
-            seen_cpu: cpu,
-        }
-    }
-
-    /// How long to wait before new work may begin.
-    pub fn wait(&mut self, now: Duration, cpu: Duration) -> Duration {
-        let earned = now.saturating_sub(self.seen) / BUDGET_PART;
-        let spent = cpu.saturating_sub(self.seen_cpu);
-        self.left_ns += earned.as_nanos() as i64 - spent.as_nanos() as i64;
-        self.left_ns = self.left_ns.min(BURST.as_nanos() as i64);
-        (self.seen, self.seen_cpu) = (now, cpu);
-        Duration::from_nanos(self.left_ns.min(0).unsigned_abs()) * BUDGET_PART
     }
 }
 
@@ -259,26 +227,5 @@ mod tests {
         let mut adapt = Adapt::new();
         adapt.learn(ready(5000), window, None);
         assert!(adapt.period_ms <= 244 && adapt.observe() <= adapt.period());
-    }
-
-    #[test]
-    fn the_share_of_a_cpu_is_bounded() {
-        let (mut now, mut cpu) = (Duration::ZERO, Duration::ZERO);
-        let mut budget = Budget::new(now, cpu);
-        for _ in 0..1000 {
-            cpu += Duration::from_millis(7);
-            now += Duration::from_millis(7);
-            now += budget.wait(now, cpu);
-        }
-        assert!(cpu <= now / BUDGET_PART + BURST + Duration::from_millis(7));
-        assert!(cpu >= now / BUDGET_PART / 2, "and used");
-    }
-
-    #[test]
-    fn a_rest_is_saved_up_to_a_burst_only() {
-        let mut budget = Budget::new(Duration::ZERO, Duration::ZERO);
-        let hour = Duration::from_secs(3600);
-        assert_eq!(budget.wait(hour, Duration::ZERO), Duration::ZERO);
-        assert!(budget.wait(hour, 2 * BURST) > Duration::ZERO);
     }
 }

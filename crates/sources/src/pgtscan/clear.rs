@@ -9,14 +9,14 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
+use crate::worker::thread_cpu;
+
 use super::walk::{YoungFolio, YoungPage};
 
 const PAGE_BYTES: u64 = 4096;
 
-/// `/proc/PID/clear_refs` holds the mmap lock for writing all the while: every page fault that maps
-/// something new, every mmap() of the process waits. This is how long it may take.
-const STALL_MAX: Duration = Duration::from_millis(10);
-/// Before the first measurement, an entry is assumed to take as long as on a slow machine.
+/// If not even the daemon's own accessed bits can be cleared, an entry is assumed to take as long as
+/// on a slow machine.
 const START_NS_PER_ENTRY: u64 = 100;
 
 /// MADV_COLD holds the mmap lock for reading only. One call at a time takes so much.
@@ -45,15 +45,31 @@ pub(super) struct ClearCost {
 }
 
 impl ClearCost {
-    pub fn new() -> ClearCost {
-        ClearCost {
-            ns_per_entry: START_NS_PER_ENTRY,
-        }
+    /// Measured on the daemon itself, so that the first clearing of a program is no gamble. It has
+    /// thousands of pages, which makes what a call costs besides them small, and counts that in.
+    pub fn measure() -> ClearCost {
+        let statm = fs::read_to_string("/proc/self/statm").unwrap_or_default();
+        let resident = statm.split_ascii_whitespace().nth(1);
+        let entries = resident.and_then(|pages| pages.parse().ok()).unwrap_or(0);
+        let before = thread_cpu();
+        let ns_per_entry = match clear_refs(Path::new("/proc/self/clear_refs")) {
+            Ok(()) if entries > 0 => (thread_cpu() - before).as_nanos() as u64 / entries,
+            _ => START_NS_PER_ENTRY,
+        };
+        ClearCost { ns_per_entry }
     }
 
-    /// Whether a process with so many present entries can be cleared within [`STALL_MAX`].
-    pub fn is_short(&self, entries: u64) -> bool {
-        Duration::from_nanos(self.ns_per_entry.saturating_mul(entries)) <= STALL_MAX
+    /// Whether a process with so many present entries can be cleared within `stall_max`.
+    /// `/proc/PID/clear_refs` holds the mmap lock for writing all the while: every page fault that
+    /// maps something new, every mmap() of the process waits.
+    pub fn is_short(&self, entries: u64, stall_max: Duration) -> bool {
+        Duration::from_nanos(self.ns_per_entry.saturating_mul(entries)) <= stall_max
+    }
+
+    /// The other way was taken. What was once measured on a busy machine must not rule this way out
+    /// for ever.
+    pub fn forget(&mut self) {
+        self.ns_per_entry -= self.ns_per_entry / 64;
     }
 
     /// Learns from one clearing; `cpu` is the thread's CPU time, for waiting stalls nobody.
@@ -191,11 +207,19 @@ mod tests {
 
     #[test]
     fn a_slow_process_is_found_out() {
-        let mut cost = ClearCost::new();
-        assert!(cost.is_short(65536) && !cost.is_short(1 << 20));
+        let mut cost = ClearCost { ns_per_entry: 100 };
+        let max = Duration::from_millis(10);
+        assert!(cost.is_short(65536, max) && !cost.is_short(1 << 20, max));
         for _ in 0..8 {
             cost.learn(65536, Duration::from_millis(30));
         }
-        assert!(!cost.is_short(65536) && cost.is_short(1000));
+        assert!(!cost.is_short(65536, max) && cost.is_short(1000, max));
+        (0..100).for_each(|_| cost.forget());
+        assert!(cost.is_short(65536, max));
+    }
+
+    #[test]
+    fn the_machine_is_measured() {
+        assert!(ClearCost::measure().ns_per_entry < 1_000_000);
     }
 }

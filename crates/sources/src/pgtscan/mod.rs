@@ -12,14 +12,15 @@ mod walk;
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use pghot_hotness::Rule;
 use pghot_linux::{SysRoot, probe};
 
 use crate::bulk::BulkReporter;
 use crate::worker::Worker;
 use crate::{
-    Availability, Descriptor, Error, Kind, ReadySample, Source, SourceCost, SourceStats, Start,
+    Availability, Config, Descriptor, Error, Kind, ReadySample, Source, SourceCost, SourceStats,
+    Start,
 };
+use clear::ClearCost;
 use counters::Counters;
 use procs::Procs;
 use scanner::Scanner;
@@ -42,7 +43,7 @@ const NEEDS: &[&str] = &["page_size", "btf", "lockdown", "cap_syslog"];
 struct PageTableScan {
     reporter: Arc<BulkReporter>,
     counters: Arc<Counters>,
-    rule: Arc<RwLock<Rule>>,
+    config: Arc<RwLock<Config>>,
     worker: Worker,
 }
 
@@ -65,21 +66,22 @@ fn check(root: &SysRoot) -> Availability {
 fn start(start: &mut Start<'_>) -> Result<Box<dyn Source>, Error> {
     let mut lower = start.topology.lower_tier_nodes();
     let nearest = lower.find_map(|node| start.topology.nearest_top_tier_node(node.nid));
-    let reporter = BulkReporter::new(start.table, &start.rule);
+    let reporter = BulkReporter::new(start.table, &start.config.rule);
     let counters: Arc<Counters> = Arc::default();
-    let rule = Arc::new(RwLock::new(start.rule));
+    let config = Arc::new(RwLock::new(start.config));
     let scanner = Scanner {
         procs: Procs::new(start.knobs.root(), start.topology),
         walker: Walker::load(start.table.span())?,
         reporter: Arc::clone(&reporter),
         counters: Arc::clone(&counters),
-        rule: Arc::clone(&rule),
+        config: Arc::clone(&config),
+        clear_cost: ClearCost::measure(),
         fallback_nid: nearest.unwrap_or(0),
     };
     Ok(Box::new(PageTableScan {
         reporter,
         counters,
-        rule,
+        config,
         worker: Worker::spawn("pgtscan", move |pace| scanner.run(pace))?,
     }))
 }
@@ -89,9 +91,9 @@ impl Source for PageTableScan {
         &DESCRIPTOR
     }
 
-    fn set_rule(&mut self, rule: &Rule) -> Result<(), Error> {
-        self.reporter.set_rule(rule);
-        *self.rule.write().unwrap_or_else(PoisonError::into_inner) = *rule;
+    fn configure(&mut self, config: &Config) -> Result<(), Error> {
+        self.reporter.set_rule(&config.rule);
+        *self.config.write().unwrap_or_else(PoisonError::into_inner) = *config;
         Ok(())
     }
 

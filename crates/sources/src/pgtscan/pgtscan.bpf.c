@@ -6,10 +6,7 @@
 // inside bpf_find_vma() (since 5.17), which holds the mmap lock for reading, taken by trylock: no
 // page table is freed under the walk, and a process that is busy changing its mappings is left alone.
 
-#include <linux/bpf.h>
-#include <stdbool.h>
-#include <bpf/bpf_helpers.h>
-#include <bpf/bpf_core_read.h>
+#include "layout.bpf.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -19,11 +16,14 @@ char LICENSE[] SEC("license") = "GPL";
 /* Complete, because libbpf compares the type with the kernel's where a kfunc returns it. */
 struct task_struct {
 	int tgid;
+	struct mempolicy *mempolicy;
 };
 
-typedef struct {
-	int counter;
-} atomic_t;
+struct mempolicy {
+	unsigned short flags;
+};
+
+struct file;
 
 struct mm_struct {
 	void *pgd;
@@ -33,29 +33,12 @@ struct vm_area_struct {
 	unsigned long vm_end;
 	struct mm_struct *vm_mm;
 	unsigned long vm_flags;
+	struct file *vm_file;
+	struct mempolicy *vm_policy;
 };
 
 struct page {
-	unsigned long compound_head;
 	atomic_t _mapcount;
-};
-
-/* Since 6.19 the word behind a tail page's bit 0 may hold a mask instead of a pointer. */
-struct page___info {
-	unsigned long compound_info;
-};
-
-typedef struct {
-	unsigned long f;
-} memdesc_flags_t;
-
-/* page->flags is a bare long up to 6.17 and a struct since. */
-struct page___long {
-	unsigned long flags;
-};
-
-struct page___memdesc {
-	memdesc_flags_t flags;
 };
 
 struct folio {
@@ -67,28 +50,11 @@ struct folio___mapcount {
 	atomic_t _large_mapcount;
 };
 
-enum pageflags { PG_head = 1 };
-
 #pragma clang attribute pop
-
-/*
- * Bases of the kernel's layout, from /proc/kallsyms. Kernels without address randomisation or
- * five-level page tables lack the variables and have constants. _stext is in every kernel: where
- * it has no address, /proc/kallsyms hides them all (it takes CAP_SYSLOG).
- */
-extern const void vmemmap_base __ksym __weak;
-extern const void page_offset_base __ksym __weak;
-extern const void pgdir_shift __ksym __weak;
-extern const void _stext __ksym __weak;
 
 /* Kfuncs since 6.2. */
 extern struct task_struct *bpf_task_from_pid(__s32 pid) __ksym;
 extern void bpf_task_release(struct task_struct *task) __ksym;
-
-#define L4_PAGE_OFFSET	0xffff888000000000ull
-#define L4_VMEMMAP	0xffffea0000000000ull
-#define L5_PAGE_OFFSET	0xff11000000000000ull
-#define L5_VMEMMAP	0xffd4000000000000ull
 
 #define PAGE_SHIFT	12
 #define PMD_SHIFT	21
@@ -102,11 +68,19 @@ extern void bpf_task_release(struct task_struct *task) __ksym;
 #define PTE_PFN_MASK	0x000ffffffffff000ull
 #define PMD_PFN_MASK	0x000fffffffe00000ull
 
+#define VM_WRITE	0x00000002ul
+#define VM_SHARED	0x00000008ul
 #define VM_PFNMAP	0x00000400ul
 #define VM_IO		0x00004000ul
 #define VM_HUGETLB	0x00400000ul
 
+#define MPOL_F_MOF	0x8
+
 #define EBUSY		16
+
+/* What a walk leaves out of the young pages. */
+#define LEAVE_SHARED	0x1	/* what more than one process maps */
+#define LEAVE_HINTED	0x2	/* what hint faults see */
 
 #define RANGES_MAX	64	/* PFN ranges of the lower tier, as in records.bpf.h */
 /*
@@ -149,7 +123,7 @@ struct walk {
 	__u64 end;		/* exclusive; cut to the VMA */
 	__u32 pid;
 	__u32 nid;		/* the node to report the accesses for */
-	__u32 exclusive;	/* leave out what more than one process maps */
+	__u32 leave;		/* LEAVE_ flags */
 	__u32 nr_ranges;
 	struct pfn_range ranges[RANGES_MAX];	/* ascending */
 	/* Out. */
@@ -165,7 +139,7 @@ struct walk {
 	__u64 vmemmap;
 	__u64 last_head;
 	__u32 pgdir_shift;
-	__u32 pad;
+	__u32 is_hinted;	/* hint faults see the VMA's pages, unless they are shared */
 };
 
 /*
@@ -230,14 +204,6 @@ static __always_inline __u64 read_u64(__u64 address)
 	bpf_probe_read_kernel(&value, sizeof(value), (void *)address);
 	return value;
 }
-
-/* Reads a field of a kernel struct at an address that is only a number to the verifier. */
-#define FIELD(address, type, field) ({						\
-	__typeof__(((type *)0)->field) _value = 0;				\
-	bpf_probe_read_kernel(&_value, sizeof(_value),				\
-			      (void *)((address) + bpf_core_field_offset(type, field))); \
-	_value;									\
-})
 
 static __always_inline __u64 lowest_pfn(const struct walk *w)
 {
@@ -407,6 +373,19 @@ static long walk_step(__u32 i, void *ctx)
 	return 0;
 }
 
+/*
+ * Whether the kernel's NUMA scanner marks the pages of a VMA (task_numa_work): not those that belong
+ * to several processes, nor programs and libraries, nor what has a memory policy, unless that says so.
+ */
+static __always_inline bool is_hinted(struct task_struct *task, struct vm_area_struct *vma)
+{
+	struct mempolicy *policy = vma->vm_policy ? vma->vm_policy : task->mempolicy;
+
+	if (vma->vm_flags & VM_SHARED || (vma->vm_file && !(vma->vm_flags & VM_WRITE)))
+		return false;
+	return !policy || BPF_CORE_READ(policy, flags) & MPOL_F_MOF;
+}
+
 static long walk_vma(struct task_struct *task, struct vm_area_struct *vma, void *ctx)
 {
 	struct walk *w = bpf_map_lookup_elem(&state, &zero);
@@ -420,33 +399,10 @@ static long walk_vma(struct task_struct *task, struct vm_area_struct *vma, void 
 		w->next = w->end;
 		return 0;
 	}
+	w->is_hinted = is_hinted(task, vma);
 	step.pgd = (__u64)vma->vm_mm->pgd;
 	bpf_loop(STEPS_MAX, walk_step, &step, 0);
 	return 0;
-}
-
-static __always_inline __u64 page_flags(__u64 page)
-{
-	if (bpf_core_field_exists(struct page___memdesc, flags.f))
-		return FIELD(page, struct page___memdesc, flags.f);
-	return FIELD(page, struct page___long, flags);
-}
-
-/* The head of the page's folio; the page itself unless it is a tail. */
-static __always_inline __u64 head_page(__u64 page)
-{
-	__u64 info;
-
-	if (bpf_core_field_exists(struct page___info, compound_info))
-		info = FIELD(page, struct page___info, compound_info);
-	else
-		info = FIELD(page, struct page, compound_head);
-	if (!(info & 1))
-		return page;
-	if (info >> 32 == 0xffffffff && bpf_core_field_exists(struct page___info, compound_info) &&
-	    !(info & 1ull << 31))
-		return page & info & ~1ull;
-	return info & ~1ull;
 }
 
 static __always_inline bool is_shared(__u64 head, __u32 order)
@@ -479,12 +435,18 @@ static long refine(__u32 i, void *ctx)
 
 	if (!is_lower(w, from->pfn) || head == w->last_head)
 		return 0;
-	if (page_flags(head) >> bpf_core_enum_value(enum pageflags, PG_head) & 1)
+	if (is_head(head))
 		order = FIELD(head, struct folio, _flags_1) & 0x3f;
 	w->last_head = head;
-	if (w->exclusive && is_shared(head, order)) {
-		w->nr_shared++;
-		return 0;
+	if (w->leave) {
+		bool shared = is_shared(head, order);
+
+		if (w->leave & LEAVE_SHARED && shared) {
+			w->nr_shared++;
+			return 0;
+		}
+		if (w->leave & LEAVE_HINTED && w->is_hinted && !shared)
+			return 0;
 	}
 	if (order) {
 		__u32 key = w->nr_folios;
@@ -517,17 +479,11 @@ int scan(void *ctx)
 	struct step unused = {};
 	long error;
 
-	if (!w || !&_stext)
+	if (!w || !knows_addresses())
 		return 1;
-	w->pgdir_shift = P4D_SHIFT;
-	if (&pgdir_shift)
-		bpf_probe_read_kernel(&w->pgdir_shift, sizeof(w->pgdir_shift), &pgdir_shift);
-	w->vmemmap = w->pgdir_shift > P4D_SHIFT ? L5_VMEMMAP : L4_VMEMMAP;
-	if (&vmemmap_base)
-		bpf_probe_read_kernel(&w->vmemmap, sizeof(w->vmemmap), &vmemmap_base);
-	w->page_offset = w->pgdir_shift > P4D_SHIFT ? L5_PAGE_OFFSET : L4_PAGE_OFFSET;
-	if (&page_offset_base)
-		bpf_probe_read_kernel(&w->page_offset, sizeof(w->page_offset), &page_offset_base);
+	w->pgdir_shift = find_pgdir_shift();
+	w->vmemmap = find_vmemmap(w->pgdir_shift);
+	w->page_offset = find_page_offset(w->pgdir_shift);
 	w->next = w->start;
 	w->entries = w->lower_pages = w->last_head = 0;
 	w->nr_young = w->nr_folios = w->nr_tables = w->nr_shared = 0;

@@ -63,10 +63,13 @@ impl Procs {
         let entries = fs::read_dir(&self.proc).into_iter().flatten().flatten();
         entries
             .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-            .filter(move |pid| {
-                let statm = fs::read_to_string(self.file(*pid, "statm"));
-                statm.is_ok_and(|text| resident_pages(&text) >= Some(pages_min))
-            })
+            .filter(move |pid| self.resident_pages(*pid) >= Some(pages_min))
+    }
+
+    /// Resident pages of a process.
+    pub fn resident_pages(&self, pid: i32) -> Option<u64> {
+        let text = fs::read_to_string(self.file(pid, "statm")).ok()?;
+        resident_pages(&text)
     }
 
     /// What tells a process from a later one with its id.

@@ -9,15 +9,16 @@ use std::ops::Range;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use pghot_hotness::Rule;
 use pghot_linux::host::monotonic;
 use tracing::debug;
 
-use super::adapt::{Adapt, Budget, Found, SIZE_MAX_BYTES, Window};
+use super::adapt::{Adapt, Found, SIZE_MAX_BYTES, Window};
 use super::clear::{self, ClearCost, Method, PidFd};
 use super::counters::Counters;
 use super::procs::Procs;
-use super::walk::{Request, Walked, Walker};
+use super::walk::{Leave, Request, Walked, Walker};
+use crate::Config;
+use crate::budget::Budget;
 use crate::bulk::BulkReporter;
 use crate::worker::{Pace, thread_cpu};
 
@@ -58,7 +59,6 @@ struct Process {
     step: Step,
     due: Duration,
     adapt: Adapt,
-    cost: ClearCost,
     method: Method,
     /// Clearing by [`Method::ClearRefs`] left nothing to flush with; the next time the other way.
     must_flush: bool,
@@ -68,7 +68,7 @@ struct Process {
     lower: Vec<Range<u64>>,
     /// Present entries of the piece.
     entries: u64,
-    /// Scans of this piece.
+    /// Scans of this piece, in the series under way.
     scans: u32,
     /// Pages in the lower tier, of all pieces since the first.
     lower_pages: u64,
@@ -83,7 +83,6 @@ impl Process {
             step: Step::Look,
             due,
             adapt: Adapt::new(),
-            cost: ClearCost::new(),
             method: Method::ClearRefs,
             must_flush: false,
             piece: 0..ADDRESS_END,
@@ -103,6 +102,19 @@ impl Process {
     /// Whether all of the process fits into one piece.
     fn is_whole(&self) -> bool {
         self.piece == (0..ADDRESS_END)
+    }
+
+    /// Whether the next step belongs to a series of scans that finds nothing if it is broken off.
+    fn is_in_series(&self, now: Duration, window: Window) -> bool {
+        match self.step {
+            Step::Look => false,
+            Step::Clear => {
+                let is_past = |last| window.is_past(now.saturating_sub(last));
+                self.scans < window.scans() && !self.last_read.is_none_or(is_past)
+            }
+            // What is cleared must be read in time.
+            Step::Flush { .. } | Step::Read { .. } => true,
+        }
     }
 
     /// On to the next piece, or back to the first.
@@ -146,7 +158,7 @@ struct Extent<'a> {
     /// Stop after so much memory with page tables.
     size_bytes: u64,
     nid: u32,
-    exclusive: bool,
+    leave: Leave,
 }
 
 /// The process is gone; forget it.
@@ -158,7 +170,9 @@ pub(super) struct Scanner {
     pub walker: Walker,
     pub reporter: Arc<BulkReporter>,
     pub counters: Arc<Counters>,
-    pub rule: Arc<RwLock<Rule>>,
+    pub config: Arc<RwLock<Config>>,
+    /// What clearing took last, of any process.
+    pub clear_cost: ClearCost,
     /// Where accesses come from if the process runs in no top-tier node.
     pub fallback_nid: u32,
 }
@@ -168,11 +182,15 @@ impl Scanner {
     pub fn run(mut self, pace: &Pace) {
         let mut processes: HashMap<i32, Process> = HashMap::new();
         let mut discover_due = monotonic();
-        let mut budget = Budget::new(discover_due, thread_cpu());
+        let mut budget = Budget::new(discover_due);
+        let mut cpu = thread_cpu();
         loop {
             let now = monotonic();
-            // What is cleared must be read in time, whatever the budget says; it is spent already.
-            let wait = budget.wait(now, thread_cpu());
+            let cpu_before = std::mem::replace(&mut cpu, thread_cpu());
+            budget.spend(cpu - cpu_before);
+            budget.earn(now);
+            let wait = budget.wait();
+            let window = self.window();
             if wait.is_zero() && discover_due <= now {
                 self.discover(&mut processes, now);
                 discover_due = now + DISCOVER;
@@ -180,8 +198,11 @@ impl Scanner {
             let next = processes
                 .iter()
                 .map(|(pid, process)| {
-                    let is_new = matches!(process.step, Step::Look | Step::Clear);
-                    let held = if is_new { wait } else { Duration::ZERO };
+                    let held = if process.is_in_series(now, window) {
+                        Duration::ZERO
+                    } else {
+                        wait
+                    };
                     (process.due.max(now + held), *pid)
                 })
                 .min();
@@ -254,7 +275,7 @@ impl Scanner {
             piece: &process.piece,
             size_bytes: process.adapt.size_bytes(),
             nid: self.fallback_nid,
-            exclusive: false,
+            leave: Leave::default(),
         };
         let survey = self.survey(&extent, pace, |_, _| true)?;
         let now = monotonic();
@@ -284,11 +305,28 @@ impl Scanner {
         if self.procs.start_time(pid) != Some(process.start_time) {
             return Err(Gone);
         }
-        process.method = if process.cost.is_short(process.entries) && !process.must_flush {
+        // All of the process is cleared that way, whatever the piece.
+        let entries = if process.is_whole() {
+            process.entries
+        } else {
+            self.procs.resident_pages(pid).unwrap_or(0)
+        };
+        let is_short = self
+            .clear_cost
+            .is_short(entries, self.config().scan_stall_max);
+        if !is_short {
+            self.clear_cost.forget();
+        }
+        process.method = if is_short && !process.must_flush {
             Method::ClearRefs
         } else {
             Method::Cold
         };
+        // A page that was read too long ago does not count any more: the series starts again.
+        let is_past = |last| self.window().is_past(monotonic().saturating_sub(last));
+        if process.last_read.is_none_or(is_past) {
+            process.scans = 0;
+        }
         let (before, cpu_before) = (monotonic(), thread_cpu());
         let done = match process.method {
             Method::ClearRefs => clear::clear_refs(&self.procs.file(pid, "clear_refs")),
@@ -303,9 +341,7 @@ impl Scanner {
         let micros = (now - before).as_micros() as u64;
         match process.method {
             Method::ClearRefs => {
-                process
-                    .cost
-                    .learn(process.entries, thread_cpu() - cpu_before);
+                self.clear_cost.learn(entries, thread_cpu() - cpu_before);
                 self.counters.clear_refs.add(1);
                 self.counters.clear_refs_us_max.raise(micros);
                 process.then(Step::Flush { cleared_at: now }, now + FLUSH_DELAY);
@@ -335,7 +371,10 @@ impl Scanner {
             piece: &process.piece,
             size_bytes: PIECE_MAX_BYTES,
             nid: self.fallback_nid,
-            exclusive: true,
+            leave: Leave {
+                shared: true,
+                hinted: false,
+            },
         };
         let (mut flushing, mut shared) = (None, 0);
         self.survey(&extent, pace, |walker, start| {
@@ -375,8 +414,11 @@ impl Scanner {
             piece: &process.piece,
             size_bytes: PIECE_MAX_BYTES,
             nid,
-            // The other method does not clear what is shared: it is young for ever.
-            exclusive: process.method == Method::Cold,
+            leave: Leave {
+                // This method does not clear what is shared: it is young for ever.
+                shared: process.method == Method::Cold,
+                hinted: self.config().hint_faults_run,
+            },
         };
         let survey = self.survey(&extent, pace, |walker, _| {
             let when = monotonic();
@@ -417,8 +459,12 @@ impl Scanner {
         Ok(())
     }
 
+    fn config(&self) -> Config {
+        *self.config.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn window(&self) -> Window {
-        let rule = *self.rule.read().unwrap_or_else(PoisonError::into_inner);
+        let rule = self.config().rule;
         Window {
             freq_threshold: rule.freq_threshold(),
             freq_window_ms: rule.window_ms().into(),
@@ -451,7 +497,7 @@ impl Scanner {
                     pid: extent.pid,
                     range: start..end,
                     nid: extent.nid,
-                    exclusive: extent.exclusive,
+                    leave: extent.leave,
                 };
                 let before = monotonic();
                 let walked = self.walker.walk(&request);

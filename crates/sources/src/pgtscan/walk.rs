@@ -50,7 +50,7 @@ struct Walk {
     end: u64,
     pid: u32,
     nid: u32,
-    exclusive: u32,
+    leave: u32,
     nr_ranges: u32,
     ranges: [Frames; RANGES_MAX],
     next: u64,
@@ -92,8 +92,24 @@ pub(super) struct Request {
     pub range: Range<u64>,
     /// The node to report the accesses for.
     pub nid: u32,
-    /// Leave out pages that more than one process maps.
-    pub exclusive: bool,
+    /// Young pages to leave out.
+    pub leave: Leave,
+}
+
+/// What a walk leaves out of the young pages.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Leave {
+    /// Pages that more than one process maps.
+    pub shared: bool,
+    /// Pages that hint faults see.
+    pub hinted: bool,
+}
+
+impl Leave {
+    /// `LEAVE_SHARED` and `LEAVE_HINTED` of the program.
+    fn bits(self) -> u32 {
+        u32::from(self.shared) | u32::from(self.hinted) << 1
+    }
 }
 
 /// The loaded program with its arrays.
@@ -170,7 +186,7 @@ impl Walker {
             end: request.range.end,
             pid: request.pid as u32,
             nid: request.nid,
-            exclusive: request.exclusive.into(),
+            leave: request.leave.bits(),
             ..self.state()
         });
         match self.run() {

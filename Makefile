@@ -3,13 +3,14 @@
 # make demo       show promotion in an emulated machine with slow memory
 # make test       every check and every test, those in emulated machines included
 # make accuracy   how exactly each hotness source finds a known hot set
+# make costs      what each hotness source costs, and what programs feel of it
 # make stress     ten minutes of all sources while processes and memory come and go
 # make bench      measure the hot paths
 # make doc        build the documentation of the code
 
 CARGO ?= cargo
 
-.PHONY: setup build demo test check accuracy stress bench doc
+.PHONY: setup build demo test check accuracy costs stress bench doc
 
 setup:
 	@testbed/setup.sh
@@ -29,6 +30,9 @@ test: check
 
 accuracy: build
 	@$(CARGO) test --quiet --release -p pghot-testbed --test vm -- accuracy
+
+costs: build
+	@$(CARGO) test --quiet --release -p pghot-testbed --test vm -- costs
 
 stress: build
 	@PGHOT_STRESS_SECONDS=600 $(CARGO) test --quiet --release -p pghot-testbed --test vm -- stress

@@ -11,7 +11,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cache=${PGHOT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/pghot}
 work= # the folder of the fetch under way
 host_packages=(qemu-system-x86 clang libelf-dev zlib1g-dev pkg-config make gcc libc6-dev
-    e2fsprogs mount)
+    attr e2fsprogs mount)
 
 say() { echo "setup: $*" >&2; }
 die() {

@@ -8,12 +8,16 @@
 mod accuracy;
 #[path = "vm/app_hint.rs"]
 mod app_hint;
+#[path = "vm/costs.rs"]
+mod costs;
 #[path = "vm/hw_sample.rs"]
 mod hw_sample;
 #[path = "vm/mglru.rs"]
 mod mglru;
 #[path = "vm/page_cache.rs"]
 mod page_cache;
+#[path = "vm/page_cache_rivals.rs"]
+mod page_cache_rivals;
 #[path = "vm/pgtscan.rs"]
 mod pgtscan;
 #[path = "vm/pool.rs"]
@@ -26,8 +30,12 @@ mod rig;
 mod safety;
 #[path = "vm/stress.rs"]
 mod stress;
+#[path = "vm/table.rs"]
+mod table;
 #[path = "vm/testbed.rs"]
 mod testbed;
+#[path = "vm/together.rs"]
+mod together;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -140,8 +148,11 @@ fn tests() -> impl Iterator<Item = &'static Test> {
         promotion::TESTS,
         safety::TESTS,
         stress::TESTS,
+        together::TESTS,
+        costs::TESTS,
         mglru::TESTS,
         page_cache::TESTS,
+        page_cache_rivals::TESTS,
         pgtscan::TESTS,
         hw_sample::TESTS,
         app_hint::TESTS,
@@ -149,6 +160,21 @@ fn tests() -> impl Iterator<Item = &'static Test> {
     .into_iter()
     .flatten()
     .chain(accuracy::tests())
+}
+
+/// Shows and writes what tests measured.
+fn publish() -> Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
+    let root = root.context("the testbed lies in a folder")?;
+    let tables = [
+        accuracy::table()?,
+        costs::table()?,
+        page_cache_rivals::table()?,
+    ];
+    for table in tables.into_iter().flatten() {
+        table.publish(root)?;
+    }
+    Ok(())
 }
 
 fn main() -> ExitCode {
@@ -182,9 +208,8 @@ fn main() -> ExitCode {
     for name in pool.second_attempts() {
         println!("unsteady: {name} passed only at its second attempt");
     }
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
-    if let Some(Err(error)) = root.map(accuracy::publish) {
-        eprintln!("cannot write the table of accuracy: {error:#}");
+    if let Err(error) = publish() {
+        eprintln!("cannot write what was measured: {error:#}");
         return ExitCode::FAILURE;
     }
     conclusion.exit_code()

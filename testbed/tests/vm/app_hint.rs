@@ -5,11 +5,12 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use pghot_testbed::Status;
 
+use crate::accuracy::Row;
 use crate::rig::{Daemon, finish, number, outcome, source, start_hotset};
 use crate::{Ctx, Test};
 
 pub const TESTS: &[Test] = &[
-    Test::new("hinted_pages_are_promoted", "tiered3", hinted_pages),
+    Test::new("accuracy_app_hint", "tiered3", hinted_pages),
     Test::new("hints_by_command", "tiered3", by_command),
     Test::new("lying_hints_are_refused", "tiered3", lies),
     Test::new("hints_leave_nothing_behind", "tiered3", leave_nothing),
@@ -21,7 +22,11 @@ const FLAGS: [&str; 4] = ["--enabled-sources", "0x20", "--freq-threshold", "1"];
 /// The workload hints at its hot pages once, through the C header. All of them are promoted and no
 /// other, although all are accessed.
 fn hinted_pages(ctx: &mut Ctx) -> Result<()> {
-    for backing in ["anon", "shared", "thp"] {
+    for (shape, backing) in [
+        ("anon 4K scattered", "anon"),
+        ("shared tmpfs", "shared"),
+        ("THP", "thp"),
+    ] {
         let daemon = Daemon::start(&ctx.vm, &FLAGS)?;
         let mut flags = vec!["--size-mib", "128", "--hot-percent", "10", "--seconds", "8"];
         flags.extend(["--cold-sweep-seconds", "20", "--report-ms", "500"]);
@@ -30,12 +35,19 @@ fn hinted_pages(ctx: &mut Ctx) -> Result<()> {
         let done = finish(process)?;
         let status = daemon.status()?;
         let of_source = source(&status, "app_hint")?;
-        eprintln!("{backing}: {done}\n{of_source}");
-        let (recall, precision) = (number(&done, "/recall")?, number(&done, "/precision")?);
+        let row = Row {
+            source: "app_hint",
+            kernel: ctx.kernel.name.clone(),
+            shape,
+            recall: number(&done, "/recall")?,
+            precision: number(&done, "/precision")?,
+            seconds: done["t95_s"].as_f64(),
+        };
         ensure!(
-            recall == 1.0 && precision == 1.0,
-            "{backing}: recall {recall}, precision {precision}: {done}\n{status:#}"
+            row.recall == 1.0 && row.precision == 1.0,
+            "{row:?}: {done}\n{status:#}"
         );
+        row.judge("")?;
         let hinted = number(of_source, "/stats/recorded_pages")?;
         ensure!(
             hinted == number(&ready, "/hot_pages")?,

@@ -19,11 +19,6 @@ pub const TESTS: &[Test] = &[
     Test::new("files_may_vanish", "tiered3-disk", files_may_vanish),
     Test::new("files_of_tmpfs", "tiered3-disk", files_of_tmpfs),
     Test::new(
-        "the_kernel_promotes_no_page_cache",
-        "tiered3-disk",
-        the_kernel_promotes_no_page_cache,
-    ),
-    Test::new(
         "page_cache_leaves_nothing_behind",
         "tiered3-disk",
         page_cache_leaves_nothing_behind,
@@ -33,7 +28,7 @@ pub const TESTS: &[Test] = &[
 const DISK: &str = "/dev/nvme0n1";
 pub const DIR: &str = "/tmp/disk";
 pub const FILE: &str = "/tmp/disk/file";
-const ALONE: [&str; 4] = ["--enabled-sources", "0x8", "--freq-threshold", "2"];
+pub const ALONE: [&str; 4] = ["--enabled-sources", "0x8", "--freq-threshold", "2"];
 
 /// A new ext4 file system at [`DIR`], where every access that is not hidden shows in the times.
 pub fn mount_disk(vm: &Vm) -> Result<()> {
@@ -210,17 +205,6 @@ fn files_of_tmpfs(ctx: &mut Ctx) -> Result<()> {
     );
     daemon.stop()?;
     Ok(())
-}
-
-/// The kernel's own tiering does not see these accesses: nobody maps the pages.
-fn the_kernel_promotes_no_page_cache(ctx: &mut Ctx) -> Result<()> {
-    mount_disk(&ctx.vm)?;
-    ctx.vm.write("/proc/sys/kernel/numa_balancing", "2")?;
-    let flags = ["--file", FILE, "--size-mib", "64", "--seconds", "10"];
-    let done = pagecache(&ctx.vm, &flags)?;
-    ctx.vm.write("/proc/sys/kernel/numa_balancing", "0")?;
-    ensure!(done["hot_promoted"] == 0, "{done}");
-    unmount(&ctx.vm)
 }
 
 /// Switched off, the source leaves no hook, and it never had a setting.

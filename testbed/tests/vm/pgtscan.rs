@@ -16,10 +16,12 @@ pub const TESTS: &[Test] = &[
         a_process_that_exits,
     ),
     Test::new("pgtscan_leaves_opted_out_alone", "tiered3", opted_out),
+    Test::new("pgtscan_heeds_cgroups", "tiered3", heeds_cgroups),
     Test::new("pgtscan_switches_off", "tiered3", switches_off),
 ];
 
-const ALONE: &[&str] = &["--enabled-sources", "0x4", "--freq-threshold", "2"];
+/// An emulator clears accessed bits some thirty times slower than a machine does.
+const ALONE: &[&str] = &["--enabled-sources", "0x4", "--scan-stall-max-ms", "300"];
 
 fn finds(ctx: &mut Ctx, flags: &[&str]) -> Result<()> {
     let daemon = Daemon::start(&ctx.vm, ALONE)?;
@@ -95,6 +97,35 @@ fn opted_out(ctx: &mut Ctx) -> Result<()> {
     let done = finish(ctx.vm.spawn_with(&argv, &variables, b"")?)?;
     ensure!(done["hot_promoted"] == 0, "it was promoted: {done}");
     ensure!(scans(&daemon.status()?)? == 0.0, "it was scanned");
+    daemon.stop()?;
+    Ok(())
+}
+
+/// A cgroup's attribute keeps it away from all below, whether the cgroup stays or goes; without it
+/// the same processes are scanned.
+fn heeds_cgroups(ctx: &mut Ctx) -> Result<()> {
+    let vm = &ctx.vm;
+    let daemon = Daemon::start(vm, ALONE)?;
+    let outer = "/sys/fs/cgroup/outer";
+    let inner = "/sys/fs/cgroup/outer/inner";
+    let base = ["hotset", "--home", "2", "--fast", "0,1", "--size-mib", "64"];
+    let enter = format!("echo $$ > {inner}/cgroup.procs && exec \"$@\"");
+    let enter = ["sh", "-c", &enter, "sh"];
+    for is_off in [true, false] {
+        vm.mkdir(outer)?;
+        vm.mkdir(inner)?;
+        if is_off {
+            let off = ["setfattr", "-n", "user.pghot", "-v", "off", outer];
+            vm.exec(&off)?.success()?;
+        }
+        let scans_before = scans(&daemon.status()?)?;
+        let done = finish(vm.spawn(&[&enter[..], &base, &["--seconds", "10"]].concat())?)?;
+        let was_scanned = scans(&daemon.status()?)? > scans_before;
+        ensure!(was_scanned != is_off, "{done}\n{:#}", daemon.status()?);
+        ensure!((done["hot_promoted"] == 0) == is_off, "{done}");
+        vm.exec(&["rmdir", inner])?.success()?;
+        vm.exec(&["rmdir", outer])?.success()?;
+    }
     daemon.stop()?;
     Ok(())
 }

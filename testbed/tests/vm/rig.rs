@@ -136,6 +136,37 @@ pub fn hotset(vm: &Vm, flags: &[&str]) -> Result<Value> {
     finish(start_hotset(vm, flags)?.0)
 }
 
+/// 32 MiB are all hot, and all of them arrive in the top tier.
+pub fn promotes_all(vm: &Vm, daemon: &Daemon<'_>) -> Result<()> {
+    let flags = ["--size-mib", "32", "--until-promoted", "--seconds", "60"];
+    let done = hotset(vm, &flags)?;
+    ensure!(done["hot_left"] == 0, "{done}\n{:#}", daemon.status()?);
+    Ok(())
+}
+
+/// Takes so much memory of node 0, of a kind, and does nothing with it, until it is killed.
+pub fn hog(vm: &Vm, mib: f64, backing: &str) -> Result<Process> {
+    let size = format!("{mib:.0}");
+    let hold = [
+        "--fast",
+        "0",
+        "--size-mib",
+        &size,
+        "--hold",
+        "--seconds",
+        "0",
+    ];
+    // It holds as long as nobody writes to its stdin.
+    let idle = ["sh", "-c", "sleep 600 | exec \"$@\"", "sh"];
+    let argv = [
+        &idle[..],
+        &["hotset", "--home", "0", "--backing", backing],
+        &hold,
+    ]
+    .concat();
+    Ok(vm.spawn(&argv)?)
+}
+
 /// The settings of the kernel that pghot changes, as they are now.
 pub fn kernel_settings(vm: &Vm) -> Result<[String; 3]> {
     let read = |path| -> Result<String> { Ok(vm.read(path)?.trim().to_owned()) };

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use pghot_testbed::Status;
-use serde_json::Value;
 
-use crate::rig::{Daemon, hotset, kernel_settings, number, outcome, source, start_hotset};
+use crate::rig::{
+    Daemon, hog, hotset, kernel_settings, number, outcome, promotes_all, source, start_hotset,
+};
 use crate::{Ctx, Test};
 
 pub const TESTS: &[Test] = &[
@@ -35,6 +36,12 @@ pub const TESTS: &[Test] = &[
         "tiered3",
         missing_capabilities_are_named,
     ),
+    Test::new(
+        "without_debugfs_the_rest_runs",
+        "tiered3-bare",
+        without_debugfs,
+    ),
+    Test::new("without_btf_it_says_so", "tiered3", without_btf),
     Test::new(
         "a_wrong_target_is_refused",
         "tiered3",
@@ -81,11 +88,6 @@ pub const TESTS: &[Test] = &[
         "the_kernels_shortcut_is_reported",
         "tiered3-roomy",
         the_kernels_shortcut,
-    ),
-    Test::new(
-        "faults_stand_by_while_there_is_room",
-        "tiered3-roomy",
-        faults_stand_by_while_there_is_room,
     ),
 ];
 
@@ -206,11 +208,7 @@ fn sources_switch_at_run_time(ctx: &mut Ctx) -> Result<()> {
         kernel_settings(&ctx.vm)? == during,
         "the source did not come back"
     );
-    let done = hotset(
-        &ctx.vm,
-        &["--size-mib", "32", "--until-promoted", "--seconds", "40"],
-    )?;
-    ensure!(done["hot_left"] == 0, "{done}\n{:#}", daemon.status()?);
+    promotes_all(&ctx.vm, &daemon)?;
     daemon.stop()?;
     ensure!(
         kernel_settings(&ctx.vm)? == original,
@@ -232,6 +230,52 @@ fn missing_capabilities_are_named(ctx: &mut Ctx) -> Result<()> {
     );
     ensure!(output.stderr.contains("root"), "{}", output.stderr);
     ensure!(kernel_settings(&ctx.vm)? == original, "settings changed");
+    Ok(())
+}
+
+/// A kernel without debugfs: the source that needs it says so, and all others work.
+fn without_debugfs(ctx: &mut Ctx) -> Result<()> {
+    let daemon = Daemon::start(&ctx.vm, &["--enabled-sources", "0x3b"])?;
+    let status = daemon.status()?;
+    for (name, state) in [
+        ("hint_fault", "running"),
+        ("hw_sample", "unavailable"),
+        ("page_cache", "running"),
+        ("mglru", "unavailable"),
+        ("app_hint", "running"),
+    ] {
+        ensure!(
+            source(&status, name)?["state"] == state,
+            "{name}: {status:#}"
+        );
+    }
+    let why = source(&status, "mglru")?["why"].to_string();
+    ensure!(why.contains("debugfs"), "{why}");
+    promotes_all(&ctx.vm, &daemon)?;
+    ctx.vm
+        .exec(&["pghot", "set", "enabled_sources", "0x14"])?
+        .success()?;
+    ensure!(source(&daemon.status()?, "pgtscan")?["state"] == "running");
+    promotes_all(&ctx.vm, &daemon)?;
+    daemon.stop()?;
+    Ok(())
+}
+
+/// A kernel without BTF: one sentence, and nothing has changed.
+fn without_btf(ctx: &mut Ctx) -> Result<()> {
+    let vm = &ctx.vm;
+    let original = kernel_settings(vm)?;
+    let hide = ["mount", "-t", "tmpfs", "none", "/sys/kernel/btf"];
+    vm.exec(&hide)?.success()?;
+    let output = vm.exec(&["pghot", "run", "--enabled-sources", "0x3f"])?;
+    vm.exec(&["umount", "/sys/kernel/btf"])?.success()?;
+    ensure!(output.status == Status::Code(1), "{:?}", output.status);
+    ensure!(
+        output.stderr.contains("CONFIG_DEBUG_INFO_BTF"),
+        "{}",
+        output.stderr
+    );
+    ensure!(kernel_settings(vm)? == original, "settings changed");
     Ok(())
 }
 
@@ -274,11 +318,7 @@ fn a_process_that_exits(ctx: &mut Ctx) -> Result<()> {
             },
         )?;
     }
-    let done = hotset(
-        &ctx.vm,
-        &["--size-mib", "32", "--until-promoted", "--seconds", "40"],
-    )?;
-    ensure!(done["hot_left"] == 0, "{done}\n{:#}", daemon.status()?);
+    promotes_all(&ctx.vm, &daemon)?;
     daemon.stop()?;
     Ok(())
 }
@@ -288,23 +328,7 @@ fn a_process_that_exits(ctx: &mut Ctx) -> Result<()> {
 fn a_full_top_tier(ctx: &mut Ctx) -> Result<()> {
     let daemon = Daemon::start(&ctx.vm, &["--freq-threshold", "1"])?;
     let free_mib = number(&daemon.status()?, "/top_tier/0/room_pages")? / 256.0;
-    let hog_mib = (free_mib - 24.0).to_string();
-    let hog_mib = hog_mib.split('.').next().unwrap_or("0");
-    let hog = [
-        "hotset",
-        "--home",
-        "0",
-        "--fast",
-        "0",
-        "--size-mib",
-        hog_mib,
-        "--hold",
-        "--seconds",
-        "0",
-    ];
-    let mut hog = ctx
-        .vm
-        .spawn(&[&["sh", "-c", "sleep 600 | exec \"$@\"", "sh"][..], &hog[..]].concat())?;
+    let mut hog = hog(&ctx.vm, free_mib - 24.0, "anon")?;
     ctx.vm
         .wait_until("node 0 is full", Duration::from_secs(90), || {
             Ok(daemon
@@ -487,9 +511,13 @@ fn doctor_reports_the_machine(ctx: &mut Ctx) -> Result<()> {
     Ok(())
 }
 
-/// With 4 GiB of free top tier the kernel promotes at the fault whatever is set; `status` says so.
+/// With 4 GiB of free top tier and hint faults alone, the kernel promotes at the fault whatever is
+/// set; `status` says so.
 fn the_kernels_shortcut(ctx: &mut Ctx) -> Result<()> {
-    let daemon = Daemon::start(&ctx.vm, &["--freq-threshold", "1"])?;
+    let daemon = Daemon::start(
+        &ctx.vm,
+        &["--enabled-sources", "0x1", "--freq-threshold", "1"],
+    )?;
     let status = daemon.status()?;
     ensure!(
         status.pointer("/top_tier/0/free_space_shortcut") == Some(&true.into()),
@@ -510,71 +538,5 @@ fn the_kernels_shortcut(ctx: &mut Ctx) -> Result<()> {
         "{status:#}"
     );
     daemon.stop()?;
-    Ok(())
-}
-
-/// With so much room that the kernel would promote in the fault, page tables tell what is hot: all
-/// of it arrives, and nothing is promoted in a faulting thread. When room gets short, the hint
-/// faults are back.
-fn faults_stand_by_while_there_is_room(ctx: &mut Ctx) -> Result<()> {
-    let vm = &ctx.vm;
-    let flags = ["--enabled-sources", "0x5", "--freq-threshold", "2"];
-    let daemon = Daemon::start(vm, &flags)?;
-    let state =
-        |status: &Value| Ok::<_, anyhow::Error>(source(status, "hint_fault")?["state"].clone());
-    ensure!(state(&daemon.status()?)? == "standing_by");
-    ensure!(vm.read(BALANCING)?.trim() == "0", "hint faults are on");
-    let (promoted, faults) = (
-        vm.vmstat("pgpromote_success")?,
-        vm.vmstat("numa_hint_faults")?,
-    );
-    let done = hotset(
-        vm,
-        &["--size-mib", "64", "--until-promoted", "--seconds", "40"],
-    )?;
-    ensure!(done["hot_left"] == 0, "{done}\n{:#}", daemon.status()?);
-    ensure!(
-        vm.vmstat("pgpromote_success")? == promoted,
-        "the kernel promoted pages"
-    );
-    ensure!(
-        vm.vmstat("numa_hint_faults")? == faults,
-        "threads took hint faults"
-    );
-
-    let room_mib = number(&daemon.status()?, "/top_tier/0/room_pages")? / 256.0;
-    let hog_mib = format!("{:.0}", room_mib - 512.0);
-    let hog = [
-        "hotset",
-        "--home",
-        "0",
-        "--fast",
-        "0",
-        "--seconds",
-        "0",
-        "--hold",
-    ];
-    let hog = [&hog[..], &["--size-mib", &hog_mib]].concat();
-    let mut hog = vm.spawn(&[&["sh", "-c", "sleep 600 | exec \"$@\"", "sh"][..], &hog].concat())?;
-    vm.wait_until("hint faults are back", Duration::from_secs(90), || {
-        let status = daemon.status();
-        Ok(status
-            .and_then(|s| state(&s))
-            .is_ok_and(|state| state == "running"))
-    })?;
-    ensure!(vm.read(BALANCING)?.trim() == "2", "hint faults are off");
-    hog.kill()?;
-    vm.wait_until(
-        "hint faults stand by again",
-        Duration::from_secs(60),
-        || {
-            let status = daemon.status();
-            Ok(status
-                .and_then(|s| state(&s))
-                .is_ok_and(|state| state == "standing_by"))
-        },
-    )?;
-    daemon.stop()?;
-    ensure!(vm.read(BALANCING)?.trim() == "0", "not put back");
     Ok(())
 }

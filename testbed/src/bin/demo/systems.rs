@@ -13,7 +13,8 @@ const START_LIMIT: Duration = Duration::from_secs(40);
 
 /// At the first hint fault, as `numa_balancing=2` promotes: otherwise two policies are compared and
 /// not two ways to move pages. The tables of the kernel series do the same. The longest window,
-/// because an emulated move takes 70 us and the last page of 65,536 would go cold in the queue.
+/// because an emulated move takes 70 us and the last page of 65,536 would go cold in the queue. Hint
+/// faults alone, because they see all of this memory, as the kernel does.
 const PGHOT: &[&str] = &[
     "pghot",
     "run",
@@ -21,6 +22,8 @@ const PGHOT: &[&str] = &[
     "1",
     "--freq-window-ms",
     "3968",
+    "--enabled-sources",
+    "0x1",
 ];
 
 /// The daemon has to put the host's settings back.

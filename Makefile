@@ -38,7 +38,7 @@ stress: build
 	@PGHOT_STRESS_SECONDS=600 $(CARGO) test --quiet --release -p pghot-testbed --test vm -- stress
 
 bench: setup
-	$(CARGO) bench -p pghot-hotness
+	$(CARGO) bench -p pghot-hotness -p pghot-hint
 
 doc: setup
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps

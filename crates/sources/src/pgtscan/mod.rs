@@ -5,6 +5,7 @@
 mod adapt;
 mod clear;
 mod counters;
+mod process;
 mod procs;
 mod scanner;
 mod walk;

@@ -12,9 +12,10 @@ use std::time::Duration;
 use pghot_linux::host::monotonic;
 use tracing::debug;
 
-use super::adapt::{Adapt, Found, SIZE_MAX_BYTES, Window};
+use super::adapt::{Found, SIZE_MAX_BYTES, Window};
 use super::clear::{self, ClearCost, Method, PidFd};
 use super::counters::Counters;
+use super::process::{ADDRESS_END, LOOK_MAX, Process, Step, next_due};
 use super::procs::Procs;
 use super::walk::{Leave, Request, Walked, Walker};
 use crate::Config;
@@ -31,9 +32,6 @@ const DISCOVER: Duration = Duration::from_millis(1000);
 /// From the first sight of a process to the first look, as the kernel's `scan_delay_ms`: many are
 /// gone by then.
 const FIRST_LOOK_DELAY: Duration = Duration::from_millis(1000);
-/// Looks at a process without pages in the lower tier; doubled each time.
-const LOOK_MIN: Duration = Duration::from_millis(2000);
-const LOOK_MAX: Duration = Duration::from_millis(32_000);
 /// From clearing to flushing: time for some accessed bits to come back, without which there is
 /// nothing to flush with.
 const FLUSH_DELAY: Duration = Duration::from_millis(20);
@@ -43,100 +41,6 @@ const SLEEP_MAX: Duration = Duration::from_millis(500);
 const TABLE_BYTES: u64 = 2 << 20;
 /// A piece may have grown since it was looked at; twice what a look takes at most.
 const PIECE_MAX_BYTES: u64 = 2 * SIZE_MAX_BYTES;
-const ADDRESS_END: u64 = u64::MAX;
-
-/// What comes next for a process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step {
-    Look,
-    Clear,
-    Flush { cleared_at: Duration },
-    Read { cleared_at: Duration },
-}
-
-struct Process {
-    start_time: u64,
-    step: Step,
-    due: Duration,
-    adapt: Adapt,
-    method: Method,
-    /// Clearing by [`Method::ClearRefs`] left nothing to flush with; the next time the other way.
-    must_flush: bool,
-    /// The piece that is being scanned.
-    piece: Range<u64>,
-    /// Where it has pages in the lower tier.
-    lower: Vec<Range<u64>>,
-    /// Present entries of the piece.
-    entries: u64,
-    /// Scans of this piece, in the series under way.
-    scans: u32,
-    /// Pages in the lower tier, of all pieces since the first.
-    lower_pages: u64,
-    look_again: Duration,
-    last_read: Option<Duration>,
-}
-
-impl Process {
-    fn new(start_time: u64, due: Duration) -> Process {
-        Process {
-            start_time,
-            step: Step::Look,
-            due,
-            adapt: Adapt::new(),
-            method: Method::ClearRefs,
-            must_flush: false,
-            piece: 0..ADDRESS_END,
-            lower: Vec::new(),
-            entries: 0,
-            scans: 0,
-            lower_pages: 0,
-            look_again: LOOK_MIN,
-            last_read: None,
-        }
-    }
-
-    fn then(&mut self, step: Step, due: Duration) {
-        (self.step, self.due) = (step, due);
-    }
-
-    /// Whether all of the process fits into one piece.
-    fn is_whole(&self) -> bool {
-        self.piece == (0..ADDRESS_END)
-    }
-
-    /// Whether the next step belongs to a series of scans that finds nothing if it is broken off.
-    fn is_in_series(&self, now: Duration, window: Window) -> bool {
-        match self.step {
-            Step::Look => false,
-            Step::Clear => {
-                let is_past = |last| window.is_past(now.saturating_sub(last));
-                self.scans < window.scans() && !self.last_read.is_none_or(is_past)
-            }
-            // What is cleared must be read in time.
-            Step::Flush { .. } | Step::Read { .. } => true,
-        }
-    }
-
-    /// On to the next piece, or back to the first.
-    fn advance(&mut self, now: Duration) {
-        let was_last = self.piece.end == ADDRESS_END;
-        self.piece = if was_last { 0 } else { self.piece.end }..ADDRESS_END;
-        self.last_read = None;
-        let due = if !was_last {
-            now
-        } else if self.lower_pages == 0 {
-            self.look_again = (2 * self.look_again).min(LOOK_MAX);
-            now + self.look_again
-        } else {
-            self.look_again = LOOK_MIN;
-            now + self.adapt.period()
-        };
-        if was_last {
-            self.lower_pages = 0;
-        }
-        self.then(Step::Look, due);
-    }
-}
 
 /// What a walk over a piece met.
 #[derive(Default)]
@@ -190,22 +94,11 @@ impl Scanner {
             budget.spend(cpu - cpu_before);
             budget.earn(now);
             let wait = budget.wait();
-            let window = self.window();
             if wait.is_zero() && discover_due <= now {
                 self.discover(&mut processes, now);
                 discover_due = now + DISCOVER;
             }
-            let next = processes
-                .iter()
-                .map(|(pid, process)| {
-                    let held = if process.is_in_series(now, window) {
-                        Duration::ZERO
-                    } else {
-                        wait
-                    };
-                    (process.due.max(now + held), *pid)
-                })
-                .min();
+            let next = next_due(&processes, now, wait, self.window());
             let due = next.map_or(discover_due, |(due, _)| {
                 due.min(discover_due.max(now + wait))
             });

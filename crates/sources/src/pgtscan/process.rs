@@ -1,0 +1,203 @@
+//! What the scanner knows of one process, and which process is due first. Pure: no clock, no kernel.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::time::Duration;
+
+use super::adapt::{Adapt, Window};
+use super::clear::Method;
+
+/// Looks at a process without pages in the lower tier; doubled each time.
+pub(super) const LOOK_MIN: Duration = Duration::from_millis(2000);
+pub(super) const LOOK_MAX: Duration = Duration::from_millis(32_000);
+/// A series that began is finished, so what may be under way at once is bounded: about 0.3 s of work.
+const UNDER_WAY_MAX_ENTRIES: u64 = 1 << 20;
+/// When to look again whether there is room for one more.
+const UNDER_WAY_PAUSE: Duration = Duration::from_millis(100);
+pub(super) const ADDRESS_END: u64 = u64::MAX;
+
+/// What comes next for a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    Look,
+    Clear,
+    Flush { cleared_at: Duration },
+    Read { cleared_at: Duration },
+}
+
+/// A process that is large enough to be looked at.
+#[derive(Clone)]
+pub(super) struct Process {
+    pub start_time: u64,
+    pub step: Step,
+    pub due: Duration,
+    pub adapt: Adapt,
+    pub method: Method,
+    /// Clearing by [`Method::ClearRefs`] left nothing to flush with; the next time the other way.
+    pub must_flush: bool,
+    /// The piece that is being scanned.
+    pub piece: Range<u64>,
+    /// Where it has pages in the lower tier.
+    pub lower: Vec<Range<u64>>,
+    /// Present entries of the piece.
+    pub entries: u64,
+    /// Scans of this piece, in the series under way.
+    pub scans: u32,
+    /// Pages in the lower tier, of all pieces since the first.
+    pub lower_pages: u64,
+    pub look_again: Duration,
+    pub last_read: Option<Duration>,
+}
+
+impl Process {
+    pub fn new(start_time: u64, due: Duration) -> Process {
+        Process {
+            start_time,
+            step: Step::Look,
+            due,
+            adapt: Adapt::new(),
+            method: Method::ClearRefs,
+            must_flush: false,
+            piece: 0..ADDRESS_END,
+            lower: Vec::new(),
+            entries: 0,
+            scans: 0,
+            lower_pages: 0,
+            look_again: LOOK_MIN,
+            last_read: None,
+        }
+    }
+
+    pub fn then(&mut self, step: Step, due: Duration) {
+        (self.step, self.due) = (step, due);
+    }
+
+    /// Whether all of the process fits into one piece.
+    pub fn is_whole(&self) -> bool {
+        self.piece == (0..ADDRESS_END)
+    }
+
+    /// Whether the next step belongs to a series of scans that finds nothing if it is broken off.
+    pub fn is_in_series(&self, now: Duration, window: Window) -> bool {
+        match self.step {
+            Step::Look => false,
+            Step::Clear => {
+                let is_past = |last| window.is_past(now.saturating_sub(last));
+                self.scans < window.scans() && !self.last_read.is_none_or(is_past)
+            }
+            // What is cleared must be read in time.
+            Step::Flush { .. } | Step::Read { .. } => true,
+        }
+    }
+
+    /// On to the next piece, or back to the first.
+    pub fn advance(&mut self, now: Duration) {
+        let was_last = self.piece.end == ADDRESS_END;
+        self.piece = if was_last { 0 } else { self.piece.end }..ADDRESS_END;
+        self.last_read = None;
+        let due = if !was_last {
+            now
+        } else if self.lower_pages == 0 {
+            self.look_again = (2 * self.look_again).min(LOOK_MAX);
+            now + self.look_again
+        } else {
+            self.look_again = LOOK_MIN;
+            now + self.adapt.period()
+        };
+        if was_last {
+            self.lower_pages = 0;
+        }
+        self.then(Step::Look, due);
+    }
+}
+
+/// Which process is due first, and when. `wait` is what the budget asks of new work.
+pub(super) fn next_due(
+    processes: &HashMap<i32, Process>,
+    now: Duration,
+    wait: Duration,
+    window: Window,
+) -> Option<(Duration, i32)> {
+    let in_series = processes.values().filter(|p| p.is_in_series(now, window));
+    let under_way: u64 = in_series.map(|p| p.entries).sum();
+    let due = |(pid, process): (&i32, &Process)| {
+        let is_too_much = process.step == Step::Clear
+            && under_way > 0
+            && under_way + process.entries > UNDER_WAY_MAX_ENTRIES;
+        let held = if process.is_in_series(now, window) {
+            Duration::ZERO
+        } else if is_too_much {
+            wait.max(UNDER_WAY_PAUSE)
+        } else {
+            wait
+        };
+        (process.due.max(now + held), *pid)
+    };
+    processes.iter().map(due).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WINDOW: Window = Window {
+        freq_threshold: 2,
+        freq_window_ms: 3000,
+        unit_ms: 256,
+    };
+    const NOW: Duration = Duration::from_secs(10);
+
+    fn process(step: Step, entries: u64, last_read: Option<Duration>) -> Process {
+        let mut process = Process::new(1, NOW);
+        process.step = step;
+        process.entries = entries;
+        process.last_read = last_read;
+        process
+    }
+
+    fn next(processes: &[Process], wait: Duration) -> Option<(Duration, i32)> {
+        let numbered = processes.iter().cloned().zip(1..);
+        let processes = numbered.map(|(process, pid)| (pid, process)).collect();
+        next_due(&processes, NOW, wait, WINDOW)
+    }
+
+    #[test]
+    fn a_series_is_finished_whatever_the_budget_says() {
+        let debt = Duration::from_secs(7);
+        let new = process(Step::Clear, 10, None);
+        let begun = process(Step::Clear, 10, Some(NOW - Duration::from_secs(1)));
+        let stale = process(Step::Clear, 10, Some(NOW - Duration::from_secs(4)));
+        let reading = process(Step::Read { cleared_at: NOW }, 10, None);
+        assert_eq!(
+            next(std::slice::from_ref(&new), debt),
+            Some((NOW + debt, 1))
+        );
+        assert_eq!(next(&[stale], debt), Some((NOW + debt, 1)));
+        assert_eq!(next(&[new.clone(), begun], debt), Some((NOW, 2)));
+        assert_eq!(next(&[new, reading], debt), Some((NOW, 2)));
+        assert_eq!(next(&[], debt), None);
+    }
+
+    #[test]
+    fn what_is_under_way_is_bounded() {
+        let read = Step::Read {
+            cleared_at: NOW + Duration::from_secs(1),
+        };
+        let mut large = process(read, UNDER_WAY_MAX_ENTRIES, None);
+        large.due = NOW + Duration::from_secs(1);
+        let small = process(Step::Clear, 10, None);
+        let look = process(Step::Look, UNDER_WAY_MAX_ENTRIES, None);
+        assert_eq!(
+            next(std::slice::from_ref(&small), Duration::ZERO),
+            Some((NOW, 1))
+        );
+        let later = NOW + UNDER_WAY_PAUSE;
+        assert_eq!(
+            next(&[large.clone(), small], Duration::ZERO),
+            Some((later, 2))
+        );
+        assert_eq!(next(&[large, look], Duration::ZERO), Some((NOW, 2)));
+        let huge = process(Step::Clear, 2 * UNDER_WAY_MAX_ENTRIES, None);
+        assert_eq!(next(&[huge], Duration::ZERO), Some((NOW, 1)), "alone");
+    }
+}

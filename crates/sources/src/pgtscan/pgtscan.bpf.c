@@ -25,6 +25,12 @@ struct mempolicy {
 
 struct file;
 
+/* Without num_children (before 6.0) every VMA counts as forked. */
+struct anon_vma {
+	unsigned long num_children;
+	struct anon_vma *parent;
+};
+
 struct mm_struct {
 	void *pgd;
 };
@@ -34,6 +40,7 @@ struct vm_area_struct {
 	struct mm_struct *vm_mm;
 	unsigned long vm_flags;
 	struct file *vm_file;
+	struct anon_vma *anon_vma;
 	struct mempolicy *vm_policy;
 };
 
@@ -386,6 +393,22 @@ static __always_inline bool is_hinted(struct task_struct *task, struct vm_area_s
 	return !policy || BPF_CORE_READ(policy, flags) & MPOL_F_MOF;
 }
 
+/*
+ * Whether a fork may have left pages of a private VMA in several processes. The process that was forked
+ * from has children (the root counts itself as one), a forked one has a parent.
+ */
+static __always_inline bool is_forked(struct vm_area_struct *vma)
+{
+	struct anon_vma *anon_vma = vma->anon_vma;
+
+	if (!anon_vma)
+		return false;
+	if (!bpf_core_field_exists(struct anon_vma, num_children))
+		return true;
+	return BPF_CORE_READ(anon_vma, num_children) > 1 ||
+	       BPF_CORE_READ(anon_vma, parent) != anon_vma;
+}
+
 static long walk_vma(struct task_struct *task, struct vm_area_struct *vma, void *ctx)
 {
 	struct walk *w = bpf_map_lookup_elem(&state, &zero);
@@ -400,6 +423,11 @@ static long walk_vma(struct task_struct *task, struct vm_area_struct *vma, void 
 		return 0;
 	}
 	w->is_hinted = is_hinted(task, vma);
+	/* All of it is hint faults' business. */
+	if (w->leave & LEAVE_HINTED && w->is_hinted && !is_forked(vma)) {
+		w->next = w->end;
+		return 0;
+	}
 	step.pgd = (__u64)vma->vm_mm->pgd;
 	bpf_loop(STEPS_MAX, walk_step, &step, 0);
 	return 0;

@@ -27,8 +27,10 @@ use crate::worker::{Pace, thread_cpu};
 const RESIDENT_MIN_PAGES: u64 = 2048;
 /// As many as kscand takes.
 const PROCESSES_MAX: usize = 4096;
-/// How often new processes are looked for.
-const DISCOVER: Duration = Duration::from_millis(1000);
+/// How often new processes are looked for: doubled each time that there is none, because the look itself
+/// goes through all of `/proc`.
+const DISCOVER_MIN: Duration = Duration::from_millis(1000);
+const DISCOVER_MAX: Duration = Duration::from_millis(4000);
 /// From the first sight of a process to the first look, as the kernel's `scan_delay_ms`: many are
 /// gone by then.
 const FIRST_LOOK_DELAY: Duration = Duration::from_millis(1000);
@@ -85,18 +87,30 @@ impl Scanner {
     /// Runs until the source is dropped.
     pub fn run(mut self, pace: &Pace) {
         let mut processes: HashMap<i32, Process> = HashMap::new();
-        let mut discover_due = monotonic();
+        let (mut discover_due, mut discover_after) = (monotonic(), DISCOVER_MIN);
         let mut budget = Budget::new(discover_due);
         let mut cpu = thread_cpu();
+        let mut hint_faults_run = self.config().hint_faults_run;
         loop {
             let now = monotonic();
+            let before = std::mem::replace(&mut hint_faults_run, self.config().hint_faults_run);
+            if before != hint_faults_run {
+                // Whoever had nothing to report may have now.
+                for process in processes.values_mut() {
+                    *process = Process::new(process.start_time, now);
+                }
+            }
             let cpu_before = std::mem::replace(&mut cpu, thread_cpu());
             budget.spend(cpu - cpu_before);
             budget.earn(now);
             let wait = budget.wait();
             if wait.is_zero() && discover_due <= now {
-                self.discover(&mut processes, now);
-                discover_due = now + DISCOVER;
+                discover_after = if self.discover(&mut processes, now) {
+                    DISCOVER_MIN
+                } else {
+                    (2 * discover_after).min(DISCOVER_MAX)
+                };
+                discover_due = now + discover_after;
             }
             let next = next_due(&processes, now, wait, self.window());
             let due = next.map_or(discover_due, |(due, _)| {
@@ -123,9 +137,11 @@ impl Scanner {
         }
     }
 
-    /// Learns of new processes and forgets those that are gone or have become small.
-    fn discover(&self, processes: &mut HashMap<i32, Process>, now: Duration) {
+    /// Learns of new processes and forgets those that are gone or have become small. Returns whether
+    /// there are new ones.
+    fn discover(&self, processes: &mut HashMap<i32, Process>, now: Duration) -> bool {
         let own = std::process::id() as i32;
+        let mut has_new = false;
         let mut known: HashMap<i32, Process> = std::mem::take(processes);
         for pid in self.procs.large(RESIDENT_MIN_PAGES) {
             if pid == own || processes.len() == PROCESSES_MAX {
@@ -135,6 +151,7 @@ impl Scanner {
                 continue;
             };
             let kept = known.remove(&pid).filter(|p| p.start_time == start_time);
+            has_new |= kept.is_none();
             if let Entry::Vacant(slot) = processes.entry(pid) {
                 slot.insert(
                     kept.unwrap_or_else(|| Process::new(start_time, now + FIRST_LOOK_DELAY)),
@@ -144,6 +161,7 @@ impl Scanner {
         self.counters.processes.set(processes.len() as u64);
         let in_lower = processes.values().filter(|p| !p.lower.is_empty()).count();
         self.counters.processes_in_lower_tier.set(in_lower as u64);
+        has_new
     }
 
     fn step(&mut self, pid: i32, process: &mut Process, pace: &Pace) -> Result<(), Gone> {
@@ -168,7 +186,10 @@ impl Scanner {
             piece: &process.piece,
             size_bytes: process.adapt.size_bytes(),
             nid: self.fallback_nid,
-            leave: Leave::default(),
+            leave: Leave {
+                shared: false,
+                hinted: self.config().hint_faults_run,
+            },
         };
         let survey = self.survey(&extent, pace, |_, _| true)?;
         let now = monotonic();
@@ -266,7 +287,7 @@ impl Scanner {
             nid: self.fallback_nid,
             leave: Leave {
                 shared: true,
-                hinted: false,
+                hinted: self.config().hint_faults_run,
             },
         };
         let (mut flushing, mut shared) = (None, 0);

@@ -58,6 +58,8 @@ struct Test {
     machine: &'static str,
     /// Whether it needs a guest that nobody used before.
     fresh: bool,
+    /// The only kernel that it runs on; all without.
+    kernel: Option<&'static str>,
     limit: Duration,
     run: fn(&mut Ctx) -> Result<()>,
 }
@@ -81,6 +83,7 @@ impl Test {
             name,
             machine,
             fresh: false,
+            kernel: None,
             limit: Duration::from_secs(120),
             run,
         }
@@ -90,6 +93,14 @@ impl Test {
     const fn fresh(self) -> Self {
         Self {
             fresh: true,
+            ..self
+        }
+    }
+
+    /// The same on one kernel alone, because others are known to be unable.
+    const fn only_on(self, kernel: &'static str) -> Self {
+        Self {
+            kernel: Some(kernel),
             ..self
         }
     }
@@ -192,7 +203,9 @@ fn main() -> ExitCode {
     let mut trials = Vec::new();
     for kernel in kernels {
         // Tests of one machine follow each other, so that they find its guest running.
-        let mut tests: Vec<_> = tests().collect();
+        let mut tests: Vec<_> = tests()
+            .filter(|test| test.kernel.is_none_or(|only| only == kernel))
+            .collect();
         tests.sort_by_key(|test| test.machine);
         for test in tests {
             let (kernel, pool) = (kernel.clone(), Arc::clone(&pool));

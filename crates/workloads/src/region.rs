@@ -121,7 +121,12 @@ impl Region {
     pub fn populate(&self, seed: u64) -> Result<()> {
         match self.backing {
             // Page cache is placed by the policy of whoever reads it in, not by the mapping's.
-            Backing::File => sys::allocate_from(Some(self.home))?,
+            Backing::File => {
+                sys::allocate_from(Some(self.home))?;
+                // Reading ahead makes large folios (ext4, since 6.16), of which a hot page makes all
+                // its neighbours hot.
+                self.advise(libc::MADV_RANDOM)?;
+            }
             Backing::Anon | Backing::Thp | Backing::Shared => {
                 sys::bind_to_node(&self.range, self.home)?;
             }
@@ -130,7 +135,19 @@ impl Region {
             self.stamp_word(page)
                 .store(stamp(seed, page), Ordering::Relaxed);
         }
+        if self.backing == Backing::File {
+            // The kernel's aging passes over memory that is accessed at random.
+            self.advise(libc::MADV_NORMAL)?;
+        }
         Ok(())
+    }
+
+    fn advise(&self, advice: libc::c_int) -> Result<()> {
+        // SAFETY: advice on our own mapping, that changes no contents.
+        match unsafe { libc::madvise(self.range.start as *mut _, self.range.len(), advice) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()).context("cannot advise the kernel"),
+        }
     }
 
     /// Takes the policy off again, on the thread that populated: NUMA balancing skips memory

@@ -80,6 +80,15 @@ const fn cell(
     }
 }
 
+impl Cell {
+    const fn only_on(self, kernel: &'static str) -> Cell {
+        Cell {
+            test: self.test.only_on(kernel),
+            ..self
+        }
+    }
+}
+
 const HINT_FAULT: (&str, &str) = ("hint_fault", "0x1");
 const PGTSCAN: (&str, &str) = ("pgtscan", "0x4");
 const PAGE_CACHE: (&str, &str) = ("page_cache", "0x8");
@@ -127,7 +136,7 @@ static CELLS: &[Cell] = &[
     cell("accuracy_mglru_thp", MGLRU, &THP),
     cell("accuracy_mglru_shared", MGLRU, &SHARED),
     cell("accuracy_mglru_forks", MGLRU, &FORKS),
-    cell("accuracy_mglru_file", MGLRU, &FILE),
+    cell("accuracy_mglru_file", MGLRU, &FILE).only_on("6.12"),
 ];
 
 /// The cells as tests.

@@ -186,10 +186,7 @@ impl Scanner {
             piece: &process.piece,
             size_bytes: process.adapt.size_bytes(),
             nid: self.fallback_nid,
-            leave: Leave {
-                shared: false,
-                hinted: self.config().hint_faults_run,
-            },
+            leave: self.leave(false),
         };
         let survey = self.survey(&extent, pace, |_, _| true)?;
         let now = monotonic();
@@ -219,15 +216,14 @@ impl Scanner {
         if self.procs.start_time(pid) != Some(process.start_time) {
             return Err(Gone);
         }
-        // All of the process is cleared that way, whatever the piece.
-        let entries = if process.is_whole() {
+        let config = self.config();
+        // All of the process is cleared that way, also what was not walked.
+        let entries = if process.is_whole() && !config.hint_faults_run {
             process.entries
         } else {
             self.procs.resident_pages(pid).unwrap_or(0)
         };
-        let is_short = self
-            .clear_cost
-            .is_short(entries, self.config().scan_stall_max);
+        let is_short = self.clear_cost.is_short(entries, config.scan_stall_max);
         if !is_short {
             self.clear_cost.forget();
         }
@@ -285,10 +281,7 @@ impl Scanner {
             piece: &process.piece,
             size_bytes: PIECE_MAX_BYTES,
             nid: self.fallback_nid,
-            leave: Leave {
-                shared: true,
-                hinted: self.config().hint_faults_run,
-            },
+            leave: self.leave(true),
         };
         let (mut flushing, mut shared) = (None, 0);
         self.survey(&extent, pace, |walker, start| {
@@ -328,11 +321,8 @@ impl Scanner {
             piece: &process.piece,
             size_bytes: PIECE_MAX_BYTES,
             nid,
-            leave: Leave {
-                // This method does not clear what is shared: it is young for ever.
-                shared: process.method == Method::Cold,
-                hinted: self.config().hint_faults_run,
-            },
+            // This method does not clear what is shared: it is young for ever.
+            leave: self.leave(process.method == Method::Cold),
         };
         let survey = self.survey(&extent, pace, |walker, _| {
             let when = monotonic();
@@ -375,6 +365,14 @@ impl Scanner {
 
     fn config(&self) -> Config {
         *self.config.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What to leave out: shared pages or not, and what hint faults report.
+    fn leave(&self, shared: bool) -> Leave {
+        Leave {
+            shared,
+            hinted: self.config().hint_faults_run,
+        }
     }
 
     fn window(&self) -> Window {

@@ -97,7 +97,7 @@ pub(super) struct Request {
 }
 
 /// What a walk leaves out of the young pages.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Leave {
     /// Pages that more than one process maps.
     pub shared: bool,

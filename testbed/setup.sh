@@ -1,10 +1,12 @@
 #!/bin/bash
-# Puts in place what building and testing pghot needs: host packages and stock kernel images.
+# Puts in place what building and testing pghot needs: host packages, an emulator and stock kernel
+# images.
 #
 #   testbed/setup.sh             install what is missing; does nothing, quickly, when all is there
-#   testbed/setup.sh --refresh   also fetch the newest build of every kernel in kernels.toml
+#   testbed/setup.sh --refresh   also fetch the newest build of every kernel in kernels.toml, and of
+#                                the emulator if the host's is too old
 #
-# Kernels are unpacked into $PGHOT_CACHE (default: ~/.cache/pghot) and never installed.
+# Kernels and emulator are unpacked into $PGHOT_CACHE (default: ~/.cache/pghot) and never installed.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -109,19 +111,47 @@ newest_release() {
         sed -n 's/^Depends:.*linux-image-\([0-9][^ ,]*\).*/\1/p' | head -n 1
 }
 
-# fetch_kernel NAME SUITE PACKAGE: replaces $cache/kernels/NAME in one step, or leaves it alone.
-fetch_kernel() {
-    local name=$1 suite=$2 package=$3 options uri release part image
+# open_suite SUITE WHAT: makes $work, in which private_apt knows the packages of that suite.
+open_suite() {
+    local suite=$1 what=$2 options uri
     work=$(mktemp -d "$cache/fetch.XXXXXX")
-    mkdir -p "$work"/{lists/partial,cache/archives/partial,debs,root,kernel}
+    mkdir -p "$work"/{lists/partial,cache/archives/partial,debs,root}
 
     IFS="|" read -r options uri < <(host_archive) ||
-        die "no Debian archive in this host's apt sources, so kernel $name cannot be fetched"
+        die "no Debian archive in this host's apt sources, so $what cannot be fetched"
     echo "deb $options $uri $suite main" >"$work/sources.list"
     private_apt apt-get update >"$work/log" 2>&1 || {
         cat "$work/log" >&2
-        die "the archive's suite '$suite' cannot be reached or verified; kernel $name is missing"
+        die "the archive's suite '$suite' cannot be reached or verified; $what is missing"
     }
+}
+
+# unpack WHAT PACKAGE...: downloads them and lays their files into $work/root.
+unpack() {
+    local what=$1 package
+    shift
+    for package in "$@"; do
+        (cd "$work/debs" && private_apt apt-get download "$package" >>"$work/log" 2>&1) || {
+            cat "$work/log" >&2
+            die "package '$package' cannot be downloaded; $what is missing"
+        }
+    done
+    for package in "$work"/debs/*.deb; do dpkg-deb -x "$package" "$work/root"; done
+}
+
+# replace DIR NAME: puts $DIR in the place of $cache/NAME, and removes $work.
+replace() {
+    mkdir -p "$(dirname "$cache/$2")"
+    rm -rf "${cache:?}/$2"
+    mv "$1" "$cache/$2"
+    rm -rf "$work"
+}
+
+# fetch_kernel NAME SUITE PACKAGE: replaces $cache/kernels/NAME in one step, or leaves it alone.
+fetch_kernel() {
+    local name=$1 suite=$2 package=$3 release part parts=() image
+    open_suite "$suite" "kernel $name"
+    mkdir "$work/kernel"
     release=$(newest_release "$package")
     [[ -n $release ]] || die "suite '$suite' has no package '$package'"
     say "fetching kernel $name: $release"
@@ -129,24 +159,42 @@ fetch_kernel() {
     # Newer packaging splits the image off into linux-binary and its configuration into linux-base.
     for part in image binary base; do
         part=linux-$part-$release
-        private_apt apt-cache show "$part" >/dev/null 2>&1 || continue
-        (cd "$work/debs" && private_apt apt-get download "$part" >>"$work/log" 2>&1) || {
-            cat "$work/log" >&2
-            die "package '$part' cannot be downloaded; kernel $name is missing"
-        }
+        private_apt apt-cache show "$part" >/dev/null 2>&1 && parts+=("$part")
     done
-    for part in "$work"/debs/*.deb; do dpkg-deb -x "$part" "$work/root"; done
+    unpack "kernel $name" "${parts[@]}"
     image=$(find "$work/root" -type f -name 'vmlinuz*' -print -quit)
     [[ -n $image ]] || die "the packages of $release hold no vmlinuz"
     mv "$image" "$work/kernel/vmlinuz"
     find "$work/root" -type f \( -name "config-$release" -o -path '*/modules/*/config' \) \
         -exec mv {} "$work/kernel/config" \; -quit
     echo "$release" >"$work/kernel/release"
+    replace "$work/kernel" "kernels/$name"
+}
 
-    mkdir -p "$cache/kernels"
-    rm -rf "$cache/kernels/$name"
-    mv "$work/kernel" "$cache/kernels/$name"
-    rm -rf "$work"
+# --- The emulator --------------------------------------------------------------------------------
+
+# QEMU before 8.1 reads the guest code that it translates without locking its pages. A CPU that reads
+# an instruction while the kernel patches it keeps what it read: the kernel's int3, which nobody
+# answers any more. Guests die of that at boot, and whenever BPF programs come and go.
+host_emulator_is_good() {
+    local major minor
+    read -r major minor < <(qemu-system-x86_64 --version |
+        sed -n 's/.* version \([0-9]*\)\.\([0-9]*\).*/\1 \2/p')
+    ((major > 8 || (major == 8 && minor >= 1)))
+}
+
+# From the backports to the host's release, whose libraries it needs: those of the host's own QEMU.
+fetch_emulator() {
+    local suite
+    suite=$(. /etc/os-release && echo "${VERSION_CODENAME:-bookworm}-backports")
+    open_suite "$suite" "QEMU 8.1 or newer"
+    say "fetching a newer QEMU from $suite"
+    unpack "QEMU 8.1 or newer" qemu-system-x86 qemu-system-common qemu-system-data seabios
+    "$work/root/usr/bin/qemu-system-x86_64" --version >>"$work/log" 2>&1 || {
+        cat "$work/log" >&2
+        die "the QEMU of $suite does not run on this host"
+    }
+    replace "$work/root/usr" qemu
 }
 
 main() {
@@ -165,6 +213,8 @@ main() {
         [[ $refresh == no && -s $cache/kernels/$name/vmlinuz ]] ||
             fetch_kernel "$name" "$suite" "$package"
     done < <(kernel_table)
+    host_emulator_is_good || [[ $refresh == no && -x $cache/qemu/bin/qemu-system-x86_64 ]] ||
+        fetch_emulator
 }
 
 main "$@"

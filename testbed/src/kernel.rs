@@ -67,7 +67,7 @@ impl Kernel {
 }
 
 /// Where `setup.sh` puts what it fetches; the two must agree.
-fn cache_dir() -> PathBuf {
+pub(crate) fn cache_dir() -> PathBuf {
     if let Some(dir) = env::var_os("PGHOT_CACHE") {
         return dir.into();
     }

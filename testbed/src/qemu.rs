@@ -16,6 +16,7 @@ use std::{fs, thread};
 use tempfile::TempDir;
 
 use crate::Error;
+use crate::kernel::cache_dir;
 use crate::protocol::{self, Answer, Call, HELLO, Reply, Request};
 
 /// Lines of the console shown with a failure: a panic with its trace takes about fifty.
@@ -42,6 +43,20 @@ struct Pending {
     closed: bool,
 }
 
+/// The emulator that `setup.sh` fetched because the host's is too old, else the host's.
+fn emulator() -> Command {
+    let fetched = cache_dir().join("qemu");
+    let program = fetched.join("bin/qemu-system-x86_64");
+    if !program.exists() {
+        return Command::new("qemu-system-x86_64");
+    }
+    let mut command = Command::new(program);
+    for firmware in ["share/qemu", "share/seabios"] {
+        command.arg("-L").arg(fetched.join(firmware));
+    }
+    command
+}
+
 impl Qemu {
     /// Starts QEMU with `options` and waits for the agent's first word.
     pub(crate) fn start(
@@ -52,7 +67,7 @@ impl Qemu {
         let deadline = Instant::now() + limit;
         let messages = dir.path().join("qemu.log");
         let log = fs::File::create(&messages).map_err(Error::io(&messages))?;
-        let mut command = Command::new("qemu-system-x86_64");
+        let mut command = emulator();
         command
             .args([
                 "-accel",

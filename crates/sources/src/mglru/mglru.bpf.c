@@ -13,6 +13,7 @@ char LICENSE[] SEC("license") = "GPL";
 struct lru_gen_mm_walk;
 
 enum pageflags___workingset { PG_workingset = 2 };
+enum pageflags___swapbacked { PG_swapbacked = 17 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -138,8 +139,12 @@ int BPF_PROG(mglru_update_gen, struct folio *folio, int gen, int old_gen)
 /*
  * Kernels that inline folio_update_gen() into walk_update_folio() (in BTF of 7.2). These mark a page
  * with PG_referenced when they first find it young, and with PG_workingset the next time. The
- * latter stays until the page is freed: without it, nobody knows that the page was ever accessed
- * after its birth.
+ * latter stays until the page is freed: without it, nobody knows that an anonymous or shmem page was
+ * ever accessed after its birth, which put it into the youngest generation.
+ *
+ * Pages of files are born into the oldest generation. Each aging of ours pushes that one out of the
+ * way, which takes PG_referenced off its pages, so the next finds them as if for the first time and
+ * they never get PG_workingset. For them the first time has to count, as it does above.
  */
 SEC("?fentry/walk_update_folio")
 int BPF_PROG(mglru_walk_update, struct lru_gen_mm_walk *walk, struct folio *folio)
@@ -151,7 +156,8 @@ int BPF_PROG(mglru_walk_update, struct lru_gen_mm_walk *walk, struct folio *foli
 
 	unsigned long flags = folio_flags(folio);
 	__u32 workingset = bpf_core_enum_value(enum pageflags___workingset, PG_workingset);
+	__u32 swapbacked = bpf_core_enum_value(enum pageflags___swapbacked, PG_swapbacked);
 
-	report_young(a, folio, flags, !(flags >> workingset & 1));
+	report_young(a, folio, flags, (flags >> swapbacked & 1) && !(flags >> workingset & 1));
 	return 0;
 }

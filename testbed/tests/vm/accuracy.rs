@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 
-use crate::rig::{Daemon, hotset, number};
+use crate::rig::{Daemon, finish, go, hold_hotset, number};
 use crate::table::{self, Table};
 use crate::{Ctx, Test, page_cache};
 
@@ -80,15 +80,6 @@ const fn cell(
     }
 }
 
-impl Cell {
-    const fn only_on(self, kernel: &'static str) -> Cell {
-        Cell {
-            test: self.test.only_on(kernel),
-            ..self
-        }
-    }
-}
-
 const HINT_FAULT: (&str, &str) = ("hint_fault", "0x1");
 const PGTSCAN: (&str, &str) = ("pgtscan", "0x4");
 const PAGE_CACHE: (&str, &str) = ("page_cache", "0x8");
@@ -136,7 +127,7 @@ static CELLS: &[Cell] = &[
     cell("accuracy_mglru_thp", MGLRU, &THP),
     cell("accuracy_mglru_shared", MGLRU, &SHARED),
     cell("accuracy_mglru_forks", MGLRU, &FORKS),
-    cell("accuracy_mglru_file", MGLRU, &FILE).only_on("6.12"),
+    cell("accuracy_mglru_file", MGLRU, &FILE),
 ];
 
 /// The cells as tests.
@@ -156,18 +147,21 @@ fn measure(ctx: &mut Ctx) -> Result<()> {
     }
     // The emulator clears accessed bits some thirty times slower than a machine does.
     let start = ["--enabled-sources", cell.bit, "--scan-stall-max-ms", "300"];
-    let daemon = Daemon::start(vm, &start)?;
     let mut flags = vec!["--size-mib", SIZE_MIB, "--hot-percent", "10"];
     flags.extend(["--cold-sweep-seconds", "20", "--seconds", SECONDS]);
-    let run = match cell.shape.flags {
+    let (daemon, run) = match cell.shape.flags {
         Some(more) => {
             flags.extend(["--report-ms", "1000"]);
             flags.extend(more);
-            hotset(vm, &flags)?
+            let held = hold_hotset(vm, &flags)?;
+            let daemon = Daemon::start(vm, &start)?;
+            go(vm)?;
+            (daemon, finish(held)?)
         }
         None => {
             flags.extend(["--file", page_cache::FILE]);
-            page_cache::pagecache(vm, &flags)?
+            let daemon = Daemon::start(vm, &start)?;
+            (daemon, page_cache::pagecache(vm, &flags)?)
         }
     };
     let status = daemon.status()?;

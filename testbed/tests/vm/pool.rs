@@ -18,6 +18,7 @@ const TOOLS: &[&str] = &[
     "/bin/sleep",
     "/bin/umount",
     "/sbin/mkfs.ext4",
+    "/usr/bin/mkfifo",
     "/usr/bin/setfattr",
     "/usr/bin/setpriv",
     "/usr/bin/stat",

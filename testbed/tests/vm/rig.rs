@@ -10,6 +10,9 @@ use serde_json::Value;
 pub const START_LIMIT: Duration = Duration::from_secs(40);
 const STOP_LIMIT: Duration = Duration::from_secs(20);
 
+/// The pipe that [`go`] writes to.
+const GO: &str = "/tmp/go";
+
 /// A running `pghot run`.
 pub struct Daemon<'a> {
     vm: &'a Vm,
@@ -94,6 +97,24 @@ pub fn start_hotset_anywhere(vm: &Vm, flags: &[&str]) -> Result<(Process, Value)
     start_workload(vm, "hotset", flags)
 }
 
+/// Starts `hotset` on node 2, which makes its pages and then waits for [`go`]. Whoever comes to look
+/// in between sees accesses alone, and not how the pages were made.
+pub fn hold_hotset(vm: &Vm, flags: &[&str]) -> Result<Process> {
+    vm.exec(&["mkfifo", GO])?.success()?;
+    // Opened for both, so that it does not wait for a writer.
+    let wait = ["sh", "-c", &format!("exec \"$@\" <> {GO}"), "sh", "hotset"];
+    let base = ["--home", "2", "--fast", "0,1", "--cpus", "0", "--hold"];
+    let argv: Vec<&str> = wait.iter().chain(&base).chain(flags).copied().collect();
+    Ok(start_argv(vm, &argv)?.0)
+}
+
+/// What was held begins.
+pub fn go(vm: &Vm) -> Result<()> {
+    vm.write(GO, "\n")?;
+    vm.exec(&["rm", GO])?.success()?;
+    Ok(())
+}
+
 /// Starts `pagecache` on a file whose page cache is on node 2, as above.
 pub fn start_pagecache(vm: &Vm, flags: &[&str]) -> Result<(Process, Value)> {
     let base = ["--home", "2", "--fast", "0,1", "--cpus", "0"];
@@ -103,7 +124,11 @@ pub fn start_pagecache(vm: &Vm, flags: &[&str]) -> Result<(Process, Value)> {
 
 fn start_workload(vm: &Vm, name: &str, flags: &[&str]) -> Result<(Process, Value)> {
     let argv: Vec<&str> = [name].iter().chain(flags).copied().collect();
-    let mut process = vm.spawn(&argv)?;
+    start_argv(vm, &argv)
+}
+
+fn start_argv(vm: &Vm, argv: &[&str]) -> Result<(Process, Value)> {
+    let mut process = vm.spawn(argv)?;
     let mut ready = None;
     vm.wait_until("the workload has its pages", START_LIMIT, || {
         ready = process
@@ -114,7 +139,7 @@ fn start_workload(vm: &Vm, name: &str, flags: &[&str]) -> Result<(Process, Value
     })?;
     match ready {
         Some(ready) => Ok((process, serde_json::from_str(&ready)?)),
-        None => bail!("{name} failed: {}", process.stderr()?),
+        None => bail!("{} failed: {}", argv.join(" "), process.stderr()?),
     }
 }
 

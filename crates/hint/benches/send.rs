@@ -1,18 +1,16 @@
-//! What a hint costs the application: through the socket, and as a ring in shared memory would, where
-//! a hint is a copy of 16 bytes. The daemon's side reads as fast as it can.
+//! What a hint costs the application: through the socket, and through the ring. The daemon's side reads
+//! as fast as it can.
 
 use std::hint::black_box;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use pghot_hint::ring::{Reader, Writer};
 use pghot_hint::wire::MESSAGE_BYTES_MAX;
 use pghot_hint::{Hints, Range, peer_address};
-
-const RING: usize = 4096;
 
 /// Listens at `path`; a thread reads and drops all that comes from the first client.
 fn listen(path: &Path) -> io::Result<()> {
@@ -58,8 +56,13 @@ fn send(c: &mut Criterion) {
             length: 4096,
         })
         .collect();
-    let ring: Vec<AtomicU64> = (0..2 * RING).map(|_| AtomicU64::new(0)).collect();
-    let mut head = 0;
+    let (writer, file) = Writer::create().expect("a ring");
+    let mut reader = Reader::open(file).expect("the same ring");
+    thread::spawn(move || {
+        loop {
+            black_box(reader.take(256));
+        }
+    });
 
     let mut group = c.benchmark_group("hint");
     for count in [1, 256] {
@@ -75,11 +78,10 @@ fn send(c: &mut Criterion) {
         });
         group.bench_function(format!("ring, {count} ranges"), |b| {
             b.iter(|| {
-                for range in black_box(ranges) {
-                    let slot = 2 * (head % RING);
-                    ring[slot].store(range.address, Ordering::Relaxed);
-                    ring[slot + 1].store(range.length, Ordering::Release);
-                    head += 1;
+                for &range in black_box(ranges) {
+                    while writer.push(range).is_err() {
+                        thread::yield_now();
+                    }
                 }
             });
         });

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::mem::{offset_of, zeroed};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -28,7 +28,7 @@ impl Hints {
             let ranges = ranges.to_vec();
             let (pid, flags) = (0, 0);
             let message = Message { pid, flags, ranges };
-            self.write(&message, libc::MSG_DONTWAIT)?;
+            self.write(&message, None, libc::MSG_DONTWAIT)?;
         }
         Ok(())
     }
@@ -41,7 +41,24 @@ impl Hints {
         }
         let ranges = ranges.to_vec();
         let flags = FLAG_ANSWER;
-        self.write(&Message { pid, flags, ranges }, 0)?;
+        self.write(&Message { pid, flags, ranges }, None, 0)?;
+        self.answer()
+    }
+
+    /// Whether the daemon has not hung up.
+    pub(crate) fn is_connected(&self) -> bool {
+        let mut poll = libc::pollfd {
+            fd: self.socket.as_raw_fd(),
+            events: 0,
+            revents: 0,
+        };
+        // SAFETY: the kernel reads and writes this one entry.
+        let asked = unsafe { libc::poll(&mut poll, 1, 0) };
+        asked >= 0 && poll.revents == 0
+    }
+
+    /// Waits for the daemon's answer.
+    pub(crate) fn answer(&self) -> io::Result<Answer> {
         let mut bytes = [0u8; ANSWER_BYTES];
         let (fd, length) = (self.socket.as_raw_fd(), bytes.len());
         // SAFETY: the kernel writes at most `length` bytes, which `bytes` has.
@@ -54,13 +71,54 @@ impl Hints {
         }
     }
 
-    fn write(&self, message: &Message, flags: libc::c_int) -> io::Result<()> {
-        let (bytes, fd) = (message.encode(), self.socket.as_raw_fd());
-        let flags = flags | libc::MSG_NOSIGNAL;
-        // SAFETY: the kernel reads as many bytes as there are.
-        match unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), flags) } {
+    /// Sends a message, and with it a descriptor.
+    pub(crate) fn write(
+        &self,
+        message: &Message,
+        file: Option<BorrowedFd<'_>>,
+        flags: libc::c_int,
+    ) -> io::Result<()> {
+        let mut bytes = message.encode();
+        let mut part = libc::iovec {
+            iov_base: bytes.as_mut_ptr().cast(),
+            iov_len: bytes.len(),
+        };
+        let mut control = ControlMessage::default();
+        // SAFETY: all zeros are a valid msghdr: nothing to send, to nobody in particular.
+        let mut header: libc::msghdr = unsafe { zeroed() };
+        (header.msg_iov, header.msg_iovlen) = (&mut part, 1);
+        if let Some(file) = file {
+            control.fd = file.as_raw_fd();
+            header.msg_control = (&raw mut control).cast();
+            header.msg_controllen = size_of::<ControlMessage>();
+        }
+        let (fd, flags) = (self.socket.as_raw_fd(), flags | libc::MSG_NOSIGNAL);
+        // SAFETY: the kernel reads as many bytes as there are, and the control message if there is one.
+        match unsafe { libc::sendmsg(fd, &header, flags) } {
             -1 => Err(io::Error::last_os_error()),
             _ => Ok(()),
+        }
+    }
+}
+
+/// One descriptor as a control message (`CMSG_SPACE(sizeof(int))` bytes of it).
+#[repr(C)]
+struct ControlMessage {
+    header: libc::cmsghdr,
+    fd: RawFd,
+    _padding: u32,
+}
+
+impl Default for ControlMessage {
+    fn default() -> Self {
+        // SAFETY: all zeros are a valid cmsghdr.
+        let mut header: libc::cmsghdr = unsafe { zeroed() };
+        header.cmsg_len = offset_of!(ControlMessage, fd) + size_of::<RawFd>();
+        (header.cmsg_level, header.cmsg_type) = (libc::SOL_SOCKET, libc::SCM_RIGHTS);
+        ControlMessage {
+            header,
+            fd: -1,
+            _padding: 0,
         }
     }
 }

@@ -14,12 +14,24 @@
 //! }
 //! ```
 //!
+//! Who hints too often for a system call each uses a [`Ring`] in shared memory instead:
+//!
+//! ```no_run
+//! # use pghot_hint::{DEFAULT_SOCKET, Range, Ring};
+//! # let table = vec![0u8; 1 << 20];
+//! if let Ok(ring) = Ring::connect(DEFAULT_SOCKET.as_ref()) {
+//!     ring.push(Range::of(&table)).ok();
+//! }
+//! ```
+//!
 //! After a fork or an exec, connect again: the daemon knows a connection's process by who connected.
 
 mod client;
+pub mod ring;
 pub mod wire;
 
 pub use client::{Hints, connect, peer_address};
+pub use ring::Ring;
 pub use wire::{Answer, RANGES_MAX, Range};
 
 /// Where the daemon listens unless it is told otherwise.

@@ -10,6 +10,9 @@ pub const MAGIC: u32 = u32::from_le_bytes(*b"PGH1");
 /// The sender waits for an [`Answer`].
 pub const FLAG_ANSWER: u32 = 1;
 
+/// With the message comes the descriptor of a ring, which the daemon shall read; see [`crate::ring`].
+pub const FLAG_RING: u32 = 2;
+
 /// The most ranges in one message.
 pub const RANGES_MAX: usize = 256;
 
@@ -49,7 +52,7 @@ impl Range {
 pub struct Message {
     /// Whose memory; 0 means the sender's.
     pub pid: u32,
-    /// [`FLAG_ANSWER`] or 0.
+    /// [`FLAG_ANSWER`] and [`FLAG_RING`], if they apply.
     pub flags: u32,
     /// The memory.
     pub ranges: Vec<Range>,
@@ -76,6 +79,7 @@ pub fn refusal_sentence(refusal: u32) -> &'static str {
         4 => "a range is longer than 1 GiB",
         5 => "an address is none of user space",
         6 => "there is no such process",
+        7 => "what was sent is no ring",
         _ => "the daemon is a newer version of pghot",
     }
 }
@@ -100,7 +104,7 @@ impl Message {
         let (magic, pid) = (u32_at(bytes, 0)?, u32_at(bytes, 4)?);
         let (flags, nr) = (u32_at(bytes, 8)?, u32_at(bytes, 12)? as usize);
         let is_whole = nr <= RANGES_MAX && bytes.len() == HEADER_BYTES + nr * RANGE_BYTES;
-        if magic != MAGIC || flags & !FLAG_ANSWER != 0 || !is_whole {
+        if magic != MAGIC || flags & !(FLAG_ANSWER | FLAG_RING) != 0 || !is_whole {
             return None;
         }
         let range = |bytes: &[u8]| {
@@ -194,7 +198,7 @@ mod tests {
             for bit in 0..8 {
                 let mut bad = bytes.clone();
                 bad[at] ^= 1 << bit;
-                let is_flag = at == 8 && bit == 0;
+                let is_flag = at == 8 && bit < 2;
                 assert_eq!(Message::decode(&bad).is_some(), is_flag, "{at} {bit}");
             }
         }

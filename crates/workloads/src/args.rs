@@ -94,6 +94,10 @@ pub struct Args {
     #[arg(long, value_name = "SOCKET")]
     pub hint: Option<String>,
 
+    /// Hint through shared memory instead of messages
+    #[arg(long, requires = "hint")]
+    pub hint_ring: bool,
+
     /// Time single touches and mappings in one more thread, and report what they took
     #[arg(long)]
     pub probe: bool,

@@ -1,10 +1,22 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* An application in C that hints: the header's functions, callable from Rust. */
-#include "pghot_hint.h"
+/* An application in C that hints: the headers' functions, callable from Rust. */
+#include <sched.h>
+
+#include "pghot_hint_ring.h"
 
 int hotset_hint_connect(const char *path)
 {
 	return pghot_hint_connect(path);
+}
+
+/* Pages that follow each other, from number `i` on. */
+static size_t run_of(const uint32_t *pages, size_t nr, size_t i)
+{
+	size_t run = 1;
+
+	while (i + run < nr && pages[i + run] == pages[i] + run)
+		run++;
+	return run;
 }
 
 /* Neighbouring pages make one range: the first range alone, the others in bulk. */
@@ -15,10 +27,8 @@ int hotset_hint_pages(int fd, char *base, const uint32_t *pages, size_t nr, size
 	int is_first = 1;
 
 	for (size_t i = 0; i < nr;) {
-		size_t run = 1;
+		size_t run = run_of(pages, nr, i);
 
-		while (i + run < nr && pages[i + run] == pages[i] + run)
-			run++;
 		if (is_first) {
 			if (pghot_hint(fd, base + pages[i] * page_bytes, run * page_bytes))
 				return -1;
@@ -33,6 +43,30 @@ int hotset_hint_pages(int fd, char *base, const uint32_t *pages, size_t nr, size
 			if (pghot_hint_bulk(fd, ranges, made))
 				return -1;
 			made = 0;
+		}
+	}
+	return 0;
+}
+
+/* A ring that stays open until the process ends. 0 or -1. */
+static struct pghot_hint_ring ring;
+
+int hotset_hint_ring_open(const char *path)
+{
+	return pghot_hint_ring_open(&ring, path);
+}
+
+/* The same through the ring, waiting while it is full. */
+int hotset_hint_ring_pages(char *base, const uint32_t *pages, size_t nr, size_t page_bytes)
+{
+	for (size_t i = 0, run; i < nr; i += run) {
+		run = run_of(pages, nr, i);
+		while (pghot_hint_ring_push(&ring, base + pages[i] * page_bytes, run * page_bytes)) {
+			if (!pghot_hint_ring_is_connected(&ring)) {
+				errno = EPIPE;
+				return -1;
+			}
+			sched_yield();
 		}
 	}
 	return 0;

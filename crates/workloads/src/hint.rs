@@ -1,4 +1,4 @@
-//! Hinting at the hot pages, through pghot's C header as an application would use it.
+//! Hinting at the hot pages, through pghot's C headers as an application would use them.
 
 use std::ffi::{CString, c_char, c_int};
 use std::io;
@@ -17,34 +17,57 @@ unsafe extern "C" {
         nr: usize,
         page_bytes: usize,
     ) -> c_int;
+    fn hotset_hint_ring_open(path: *const c_char) -> c_int;
+    fn hotset_hint_ring_pages(
+        base: *mut c_char,
+        pages: *const u32,
+        nr: usize,
+        page_bytes: usize,
+    ) -> c_int;
 }
 
 /// A connection to a daemon.
-pub struct Hinter {
-    socket: OwnedFd,
+pub enum Hinter {
+    /// Messages on its socket.
+    Messages(OwnedFd),
+    /// The process's only ring, which stays until it ends.
+    Ring,
 }
 
 impl Hinter {
-    /// Connects to the hint socket at `path`.
-    pub fn connect(path: &str) -> Result<Self> {
+    /// Connects to the hint socket at `path`, for messages or for a ring.
+    pub fn connect(path: &str, ring: bool) -> Result<Self> {
         let c_path = CString::new(path)?;
-        // SAFETY: the string ends with a zero; the descriptor is known to nobody else.
-        let fd = unsafe { hotset_hint_connect(c_path.as_ptr()) };
+        // SAFETY: the string ends with a zero.
+        let fd = unsafe {
+            match ring {
+                true => hotset_hint_ring_open(c_path.as_ptr()),
+                false => hotset_hint_connect(c_path.as_ptr()),
+            }
+        };
         if fd < 0 {
             let error = io::Error::last_os_error();
             return Err(error).with_context(|| format!("cannot connect to {path}"));
         }
-        // SAFETY: as above.
-        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-        Ok(Self { socket })
+        if ring {
+            return Ok(Self::Ring);
+        }
+        // SAFETY: the C side has just made this descriptor, and nobody else knows it.
+        Ok(Self::Messages(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
     /// Hints at pages of the region.
     pub fn hint(&self, region: &Region, pages: &[u32]) -> Result<()> {
-        let (fd, base) = (self.socket.as_raw_fd(), region.range().start as *mut c_char);
-        // SAFETY: the C side reads `pages.len()` numbers and only computes with `base`.
+        let base = region.range().start as *mut c_char;
+        let (first, nr, page_bytes) = (pages.as_ptr(), pages.len(), region.page_bytes());
+        // SAFETY: the C side reads `nr` numbers and only computes with `base`; a ring was opened.
         let result = unsafe {
-            hotset_hint_pages(fd, base, pages.as_ptr(), pages.len(), region.page_bytes())
+            match self {
+                Self::Messages(socket) => {
+                    hotset_hint_pages(socket.as_raw_fd(), base, first, nr, page_bytes)
+                }
+                Self::Ring => hotset_hint_ring_pages(base, first, nr, page_bytes),
+            }
         };
         if result < 0 {
             return Err(io::Error::last_os_error()).context("a hint was not taken");

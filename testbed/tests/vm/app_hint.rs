@@ -29,9 +29,12 @@ type Shapes = &'static [(&'static str, &'static [&'static str])];
 
 const SHAPES: Shapes = &[
     ("anon 4K scattered", &[]),
-    ("anon 4K contiguous", &["--layout", "contiguous"]),
+    (
+        "anon 4K contiguous",
+        &["--layout", "contiguous", "--hint-ring"],
+    ),
     ("THP", &["--backing", "thp"]),
-    ("shared tmpfs", &["--backing", "shared"]),
+    ("shared tmpfs", &["--backing", "shared", "--hint-ring"]),
     ("forked", &["--forks", "4", "--store-percent", "0"]),
 ];
 const ON_DISK: Shapes = &[(
@@ -45,7 +48,7 @@ fn hinted_file(ctx: &mut Ctx) -> Result<()> {
     page_cache::unmount(&ctx.vm)
 }
 
-/// The workload hints at its hot pages once, through the C header. All of them are promoted and no
+/// The workload hints at its hot pages once, through the C headers: by messages, or through a ring. All of them are promoted and no
 /// other, although all are accessed.
 fn hinted_pages(ctx: &mut Ctx, shapes: Shapes) -> Result<()> {
     let daemon = Daemon::start(&ctx.vm, &FLAGS)?;
@@ -165,7 +168,7 @@ fn lies(ctx: &mut Ctx) -> Result<()> {
         "--seconds",
         "20",
     ];
-    let more = ["--until-promoted", "--hint", SOCKET];
+    let more = ["--until-promoted", "--hint", SOCKET, "--hint-ring"];
     let argv: Vec<&str> = somebody
         .iter()
         .chain(&hotset)

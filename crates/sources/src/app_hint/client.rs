@@ -1,11 +1,13 @@
-//! One connection: takes one message at a time and works it off in bounded steps. While it does, the
-//! next messages wait in the socket, and when that is full, the sender is told.
+//! One connection: takes one message at a time, or as much out of its ring, and works it off in bounded
+//! steps. While it does, the next ones wait in socket and ring, and when those are full, the sender is
+//! told.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-use pghot_hint::wire::{FLAG_ANSWER, Message};
+use pghot_hint::ring::Reader;
+use pghot_hint::wire::{FLAG_ANSWER, FLAG_RING, Message, RANGES_MAX};
 use pghot_hint::{Answer, Range};
 use pghot_hotness::Pfn;
 use pghot_linux::SysRoot;
@@ -19,10 +21,12 @@ pub struct Client {
     peer: Peer,
     /// Of the process that connected, opened while it surely lived.
     own: File,
+    ring: Option<Reader>,
     job: Option<Job>,
 }
 
-/// A message that is being worked off.
+/// A message that is being worked off, or hints out of a ring.
+#[derive(Default)]
 struct Job {
     /// Of another process; `None` for the client's own.
     foreign: Option<File>,
@@ -54,6 +58,7 @@ impl Client {
             socket,
             peer,
             own,
+            ring: None,
             job: None,
         })
     }
@@ -68,17 +73,28 @@ impl Client {
         self.socket.as_raw_fd()
     }
 
-    /// Whether it has a message to be gone on with.
+    /// Whether it has a message to be gone on with, or something in its ring.
     pub fn is_busy(&self) -> bool {
-        self.job.is_some()
+        self.job.is_some() || self.ring.as_ref().is_some_and(|ring| !ring.is_empty())
     }
 
-    /// Takes the next message, if one is there. Only for a client that is not busy.
-    pub fn receive(&mut self, root: &SysRoot, refuse: &mut dyn FnMut(Refusal)) -> Result<(), End> {
-        let bytes = match socket::receive(&self.socket) {
-            Ok(bytes) if bytes.is_empty() => return Err(End::Closed),
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+    /// Takes the next message if none is in work: from the socket, else out of the ring. Says whether
+    /// there was one.
+    pub fn receive(
+        &mut self,
+        root: &SysRoot,
+        refuse: &mut dyn FnMut(Refusal),
+    ) -> Result<bool, End> {
+        if self.job.is_some() {
+            return Ok(false);
+        }
+        let (bytes, file) = match socket::receive(&self.socket) {
+            Ok((bytes, _)) if bytes.is_empty() => return Err(End::Closed),
+            Ok(received) => received,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.take_from_ring();
+                return Ok(self.job.is_some());
+            }
             Err(_) => return Err(End::Closed),
         };
         let Some(mut message) = Message::decode(&bytes) else {
@@ -94,12 +110,16 @@ impl Client {
                 .map_err(|_| Refusal::NoProcess),
         };
         let mut job = Job {
-            foreign: None,
-            ranges: Vec::new(),
-            pages: None,
             wants_answer: message.flags & FLAG_ANSWER != 0,
-            answer: Answer::default(),
+            ..Job::default()
         };
+        if message.flags & FLAG_RING != 0 {
+            // A second ring takes the place of the first.
+            match file.map(Reader::open) {
+                Some(Ok(ring)) => self.ring = Some(ring),
+                _ => note(&mut job.answer, Refusal::BadRing, refuse),
+            }
+        }
         match foreign {
             Ok(foreign) => {
                 message.ranges.reverse();
@@ -112,7 +132,18 @@ impl Client {
             }
         }
         self.job = Some(job);
-        Ok(())
+        Ok(true)
+    }
+
+    fn take_from_ring(&mut self) {
+        let taken = self.ring.as_mut().map(|ring| ring.take(RANGES_MAX));
+        if let Some(mut ranges) = taken.filter(|ranges| !ranges.is_empty()) {
+            ranges.reverse();
+            self.job = Some(Job {
+                ranges,
+                ..Job::default()
+            });
+        }
     }
 
     /// Looks up to about `limit` pages up, and answers when all is done. `sink` says whether a page

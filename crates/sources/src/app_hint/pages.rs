@@ -30,17 +30,19 @@ pub enum Refusal {
     TooLong,
     BadAddress,
     NoProcess,
+    BadRing,
 }
 
 impl Refusal {
     /// All of them, with their names in `status`.
-    pub const ALL: [(Refusal, &str); 6] = [
+    pub const ALL: [(Refusal, &str); 7] = [
         (Refusal::Malformed, "malformed"),
         (Refusal::Foreign, "foreign"),
         (Refusal::Empty, "empty"),
         (Refusal::TooLong, "too_long"),
         (Refusal::BadAddress, "bad_address"),
         (Refusal::NoProcess, "no_process"),
+        (Refusal::BadRing, "bad_ring"),
     ];
 }
 

@@ -24,7 +24,7 @@ pub const CLIENTS_PER_UID_MAX: usize = 8;
 /// Pages looked up per client and round: 64 MiB, so that no client waits long for another.
 const PAGES_PER_ROUND: u64 = 16384;
 
-/// Between two looks whether the source is being dropped.
+/// Between two looks into the rings, which wake nobody, and whether the source is being dropped.
 const IDLE_POLL_MS: i32 = 100;
 
 /// At least so long the thread rests after a round; and as long as the round took, so that clients
@@ -110,7 +110,7 @@ impl Server {
         let fds = std::iter::once(self.listener.fd()).chain(clients);
         let mut fds: Vec<_> = fds.map(socket::pollfd).collect();
         socket::poll(&mut fds, IDLE_POLL_MS)?;
-        Ok(fds.iter().any(|fd| fd.revents != 0))
+        Ok(fds.iter().any(|fd| fd.revents != 0) || self.clients.iter().any(Client::is_busy))
     }
 
     /// One step of each client, and new ones.
@@ -144,14 +144,10 @@ impl Server {
             }
         };
         clients.retain_mut(|client| {
-            if !client.is_busy() {
-                if client.receive(root, &mut refuse).is_err() {
-                    return false;
-                }
-                if client.is_busy() {
-                    counters.messages.fetch_add(1, Ordering::Relaxed);
-                }
-            }
+            match client.receive(root, &mut refuse) {
+                Ok(is_new) => counters.messages.fetch_add(is_new.into(), Ordering::Relaxed),
+                Err(_) => return false,
+            };
             client.work(PAGES_PER_ROUND, &mut refuse, &mut sink);
             true
         });
@@ -189,8 +185,8 @@ impl Server {
 mod tests {
     use std::path::{Path, PathBuf};
 
-    use pghot_hint::wire::{Message, RANGES_MAX};
-    use pghot_hint::{Hints, Range};
+    use pghot_hint::wire::{FLAG_RING, Message, RANGES_MAX};
+    use pghot_hint::{Hints, Range, Ring, ring};
     use pghot_hotness::{Format, PfnRange, Rule, SECTION_PAGES, Span};
 
     use super::*;
@@ -374,6 +370,51 @@ mod tests {
         }
         assert_eq!(rig.refused(Refusal::Malformed), number);
         assert_eq!(bystander.ask(0, &[all()]).unwrap().pages, PAGES / 2);
+    }
+
+    #[test]
+    fn a_ring_is_read_until_its_owner_goes() {
+        let rig = Rig::start();
+        let ring = Ring::connect(&rig.path()).unwrap();
+        // More than fit at once, and lies among them, which are refused as in a message.
+        let mut lost = 0;
+        for n in 0..5 * ring::SLOTS {
+            let address = (n % PAGES) << 12;
+            let length = if n % 8 == 7 { 1 << 60 } else { 4096 };
+            while ring.push(Range { address, length }).is_err() {
+                lost += 1;
+                assert!(ring.is_connected());
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        assert!(lost > 0, "it never was full");
+        let lies = 5 * ring::SLOTS / 8;
+        rig.wait("all is read", |rig| rig.refused(Refusal::TooLong) == lies);
+        // Of each 64 pages 32 are in the lower tier, the even ones; lies were told of odd ones.
+        let reported = rig.reporter.stats().recorded;
+        assert_eq!(reported, 5 * ring::SLOTS / 2);
+        assert_eq!(rig.hints().ask(0, &[all()]).unwrap().pages, PAGES / 2);
+        drop(ring);
+        rig.wait("it is gone", |rig| rig.clients() == 0);
+    }
+
+    #[test]
+    fn what_is_no_ring_is_refused_and_closed() {
+        let rig = Rig::start();
+        let offer = Message {
+            pid: 0,
+            flags: FLAG_RING,
+            ranges: vec![all()],
+        };
+        // Without any descriptor; what else came with it counts.
+        let socket = send_raw(&rig.path(), &offer.encode());
+        rig.wait("refused", |rig| rig.refused(Refusal::BadRing) == 1);
+        rig.wait("reported", |rig| rig.reporter.stats().recorded == PAGES / 2);
+        drop(socket);
+        // The source ends: so does the ring.
+        let ring = Ring::connect(&rig.path()).unwrap();
+        drop(rig);
+        assert!(!ring.is_connected());
     }
 
     #[test]

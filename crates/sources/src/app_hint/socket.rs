@@ -140,19 +140,47 @@ pub fn poll(fds: &mut [libc::pollfd], timeout_ms: i32) -> io::Result<()> {
     Ok(())
 }
 
+/// Room for one descriptor as a control message. More that a client sends are closed by the kernel.
+#[repr(C, align(8))]
+struct Control([u8; CONTROL_BYTES]);
+
+// SAFETY: it only computes.
+const CONTROL_BYTES: usize = unsafe { libc::CMSG_SPACE(size_of::<RawFd>() as u32) } as usize;
+
 /// Receives one message; empty at the end of the connection. One that is too long comes back longer
-/// than any message may be.
-pub fn receive(socket: &OwnedFd) -> io::Result<Vec<u8>> {
+/// than any message may be. With it, the descriptor that was sent along.
+pub fn receive(socket: &OwnedFd) -> io::Result<(Vec<u8>, Option<OwnedFd>)> {
     let mut bytes = vec![0; MESSAGE_BYTES_MAX + 1];
-    let (fd, place, length) = (socket.as_raw_fd(), bytes.as_mut_ptr(), bytes.len());
-    // SAFETY: the kernel writes at most `length` bytes, which `bytes` has.
-    let got = unsafe { libc::recv(fd, place.cast(), length, libc::MSG_DONTWAIT) };
+    let mut control = Control([0; CONTROL_BYTES]);
+    let mut part = libc::iovec {
+        iov_base: bytes.as_mut_ptr().cast(),
+        iov_len: bytes.len(),
+    };
+    // SAFETY: all zeros are a valid msghdr.
+    let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+    (header.msg_iov, header.msg_iovlen) = (&mut part, 1);
+    header.msg_control = control.0.as_mut_ptr().cast();
+    header.msg_controllen = CONTROL_BYTES;
+    let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
+    // SAFETY: the kernel writes into `bytes` and `control`, as far as they go.
+    let got = unsafe { libc::recvmsg(socket.as_raw_fd(), &mut header, flags) };
     if got < 0 {
         return Err(io::Error::last_os_error());
     }
     bytes.truncate(got as usize);
-    Ok(bytes)
+    // SAFETY: the kernel filled the header in; the first control message lies in `control` if there
+    // is one. A whole descriptor in it is new and known to nobody else.
+    let file = unsafe {
+        let first = libc::CMSG_FIRSTHDR(&header).as_ref();
+        first
+            .filter(|first| (first.cmsg_level, first.cmsg_type) == RIGHTS)
+            .filter(|first| first.cmsg_len >= libc::CMSG_LEN(size_of::<RawFd>() as u32) as usize)
+            .map(|first| OwnedFd::from_raw_fd(libc::CMSG_DATA(first).cast::<RawFd>().read_unaligned()))
+    };
+    Ok((bytes, file))
 }
+
+const RIGHTS: (libc::c_int, libc::c_int) = (libc::SOL_SOCKET, libc::SCM_RIGHTS);
 
 /// Sends an answer, unless the client does not take it: then that is its loss.
 pub fn send(socket: &OwnedFd, bytes: &[u8]) -> io::Result<()> {

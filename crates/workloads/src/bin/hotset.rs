@@ -77,7 +77,7 @@ fn run(args: &Args) -> Result<()> {
     }
 
     if let Some(socket) = &args.hint {
-        let hinter = Hinter::connect(socket)?;
+        let hinter = Hinter::connect(socket, args.hint_ring)?;
         hinter.hint(&region, hot_set.pages())?;
     }
     let phase = access_phase(&mut sampler)?;

@@ -1,0 +1,375 @@
+//! Hints through shared memory, without a system call on either side. `include/pghot_hint_ring.h` says
+//! the same in C.
+//!
+//! The ring is a memory file of [`RING_BYTES`], made and sealed by the application, which hands it over
+//! on its connection. Its first word counts the slots that were taken for writing; from the second page
+//! on there are [`SLOTS`] slots of four words: turn, address, length, nothing. A slot may be written as
+//! number `n` when its turn is `n`, and has the turn `n + 1` then; the daemon reads it and gives it the
+//! turn `n + SLOTS`. (D. Vyukov's bounded queue.) So any number of threads may write, nobody waits, and
+//! what finds the ring full is lost.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::wire::{FLAG_ANSWER, FLAG_RING, Message, refusal_sentence};
+use crate::{Hints, Range};
+
+/// Hints that a ring holds: a few rounds of the daemon's work.
+pub const SLOTS: u64 = 2048;
+
+/// Bytes of the memory file.
+pub const RING_BYTES: usize = PAGE_BYTES + SLOTS as usize * SLOT_WORDS * size_of::<u64>();
+
+const PAGE_BYTES: usize = 4096;
+const SLOT_WORDS: usize = 4;
+
+/// The ring was full: the daemon is behind, or gone. The hint is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Full;
+
+/// A ring that the daemon reads.
+#[derive(Debug)]
+pub struct Ring {
+    writer: Writer,
+    /// While it is open, the daemon reads the ring.
+    connection: Hints,
+}
+
+impl Ring {
+    /// Connects to the daemon's hint socket and hands it a new ring. An error of the kind
+    /// `Unsupported` means that the daemon does not take rings; [`Hints`] may work.
+    pub fn connect(path: &Path) -> io::Result<Ring> {
+        let connection = Hints::connect(path)?;
+        let (writer, file) = Writer::create()?;
+        let offer = Message {
+            pid: 0,
+            flags: FLAG_ANSWER | FLAG_RING,
+            ranges: Vec::new(),
+        };
+        connection.write(&offer, Some(file.as_fd()), 0)?;
+        let refusal = match connection.answer() {
+            Ok(answer) if answer.refused == 0 => return Ok(Ring { writer, connection }),
+            Ok(answer) => refusal_sentence(answer.refusal),
+            // An older daemon understands nothing, and hangs up.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => "it takes no rings",
+            Err(error) => return Err(error),
+        };
+        Err(io::Error::new(io::ErrorKind::Unsupported, refusal))
+    }
+
+    /// Hints memory of this process.
+    pub fn push(&self, range: Range) -> Result<(), Full> {
+        self.writer.push(range)
+    }
+
+    /// Whether the daemon still reads. Costs a system call: ask when the ring is full.
+    pub fn is_connected(&self) -> bool {
+        self.connection.is_connected()
+    }
+}
+
+/// The application's end.
+#[derive(Debug)]
+pub struct Writer(Memory);
+
+impl Writer {
+    /// A new ring and its memory file, which can become neither shorter nor longer.
+    pub fn create() -> io::Result<(Writer, OwnedFd)> {
+        let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+        // SAFETY: the name ends with a zero.
+        let fd = unsafe { libc::memfd_create(c"pghot-hints".as_ptr(), flags) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the kernel has just made this descriptor, and nobody else knows it.
+        let file = unsafe { File::from_raw_fd(fd) };
+        file.set_len(RING_BYTES as u64)?;
+        let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+        // SAFETY: fcntl() takes an open descriptor and a number.
+        if unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, seals) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let memory = Memory::map(file.as_fd())?;
+        for number in 0..SLOTS {
+            memory.turn(number).store(number, Ordering::Relaxed);
+        }
+        Ok((Writer(memory), file.into()))
+    }
+
+    /// Writes one hint.
+    pub fn push(&self, range: Range) -> Result<(), Full> {
+        let head = self.0.head();
+        let mut number = head.load(Ordering::Relaxed);
+        loop {
+            let [turn, address, length] = self.0.slot(number);
+            let ahead = turn.load(Ordering::Acquire).wrapping_sub(number) as i64;
+            if ahead < 0 {
+                return Err(Full);
+            }
+            let next = number.wrapping_add(1);
+            // Ahead: another thread took this number.
+            let taken = if ahead > 0 {
+                Err(head.load(Ordering::Relaxed))
+            } else {
+                head.compare_exchange_weak(number, next, Ordering::Relaxed, Ordering::Relaxed)
+            };
+            match taken {
+                Ok(_) => {
+                    address.store(range.address, Ordering::Relaxed);
+                    length.store(range.length, Ordering::Relaxed);
+                    turn.store(next, Ordering::Release);
+                    return Ok(());
+                }
+                Err(seen) => number = seen,
+            }
+        }
+    }
+}
+
+/// The daemon's end.
+#[derive(Debug)]
+pub struct Reader {
+    memory: Memory,
+    next: u64,
+}
+
+impl Reader {
+    /// Takes over what an application sent, if it is a ring: else, `InvalidInput`. Whoever sent it can
+    /// write anything into it at any time, and nothing else.
+    pub fn open(file: OwnedFd) -> io::Result<Reader> {
+        let file = File::from(file);
+        // Only memory files have seals. Without this one it could shrink, and reading would be fatal.
+        // SAFETY: fcntl() takes an open descriptor.
+        let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
+        let is_ring = seals >= 0
+            && seals & libc::F_SEAL_SHRINK != 0
+            && file.metadata()?.len() == RING_BYTES as u64;
+        if !is_ring {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let memory = Memory::map(file.as_fd())?;
+        Ok(Reader { memory, next: 0 })
+    }
+
+    /// Whether there is nothing to take.
+    pub fn is_empty(&self) -> bool {
+        self.memory.turn(self.next).load(Ordering::Acquire) != self.next.wrapping_add(1)
+    }
+
+    /// Takes up to `max` hints, the oldest first. Each is read once.
+    pub fn take(&mut self, max: usize) -> Vec<Range> {
+        let mut ranges = Vec::new();
+        while ranges.len() < max && !self.is_empty() {
+            let [turn, address, length] = self.memory.slot(self.next);
+            ranges.push(Range {
+                address: address.load(Ordering::Relaxed),
+                length: length.load(Ordering::Relaxed),
+            });
+            turn.store(self.next.wrapping_add(SLOTS), Ordering::Release);
+            self.next = self.next.wrapping_add(1);
+        }
+        ranges
+    }
+}
+
+/// A mapped ring, unmapped when dropped.
+#[derive(Debug)]
+struct Memory(NonNull<AtomicU64>);
+
+// SAFETY: it is a plain shared mapping, and all accesses to it are atomic.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    fn map(file: BorrowedFd<'_>) -> io::Result<Memory> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping of an open file, where the kernel likes.
+        let memory = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                RING_BYTES,
+                protection,
+                libc::MAP_SHARED,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        if memory == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let memory = NonNull::new(memory.cast());
+        memory.map(Memory).ok_or_else(io::Error::last_os_error)
+    }
+
+    fn words(&self) -> &[AtomicU64] {
+        // SAFETY: that many bytes are mapped at a page's begin until `self` is dropped.
+        unsafe { std::slice::from_raw_parts(self.0.as_ptr(), RING_BYTES / size_of::<u64>()) }
+    }
+
+    /// How many slots were taken for writing.
+    fn head(&self) -> &AtomicU64 {
+        &self.words()[0]
+    }
+
+    /// Turn, address, length of the slot for this number.
+    fn slot(&self, number: u64) -> [&AtomicU64; 3] {
+        let first = PAGE_BYTES / size_of::<u64>() + (number % SLOTS) as usize * SLOT_WORDS;
+        let words = self.words();
+        [&words[first], &words[first + 1], &words[first + 2]]
+    }
+
+    fn turn(&self, number: u64) -> &AtomicU64 {
+        self.slot(number)[0]
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: it was mapped with this length, and nobody has a reference into it any more.
+        unsafe { libc::munmap(self.0.as_ptr().cast(), RING_BYTES) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::io::Write;
+
+    use super::*;
+
+    fn range(address: u64) -> Range {
+        let length = address ^ 0xffff;
+        Range { address, length }
+    }
+
+    fn pair() -> (Writer, Reader) {
+        let (writer, file) = Writer::create().unwrap();
+        (writer, Reader::open(file).unwrap())
+    }
+
+    #[test]
+    fn what_goes_in_comes_out_once_and_in_order() {
+        let (writer, mut reader) = pair();
+        assert!(reader.is_empty() && reader.take(9).is_empty());
+        // Thrice around.
+        for first in (0..3 * SLOTS).step_by(512) {
+            for n in first..first + 512 {
+                writer.push(range(n)).unwrap();
+            }
+            assert!(!reader.is_empty());
+            let mut got = reader.take(100);
+            assert_eq!(got.len(), 100);
+            got.extend(reader.take(1000));
+            let expected: Vec<Range> = (first..first + 512).map(range).collect();
+            assert_eq!(got, expected);
+        }
+    }
+
+    #[test]
+    fn a_full_ring_loses_the_newest() {
+        let (writer, mut reader) = pair();
+        for n in 0..SLOTS {
+            writer.push(range(n)).unwrap();
+        }
+        assert_eq!(writer.push(range(SLOTS)), Err(Full));
+        assert_eq!(reader.take(1), [range(0)]);
+        writer.push(range(7)).unwrap();
+        assert_eq!(writer.push(range(8)), Err(Full));
+        let rest = reader.take(usize::MAX);
+        assert_eq!(rest.len() as u64, SLOTS);
+        assert_eq!(rest.last(), Some(&range(7)));
+    }
+
+    #[test]
+    fn many_threads_may_write() {
+        const WRITERS: u64 = 4;
+        const EACH: u64 = 20_000;
+        let (writer, mut reader) = pair();
+        let mut got: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+        std::thread::scope(|scope| {
+            for thread in 0..WRITERS {
+                let writer = &writer;
+                scope.spawn(move || {
+                    for n in 0..EACH {
+                        while writer.push(range(thread << 32 | n)).is_err() {
+                            std::thread::yield_now();
+                        }
+                    }
+                });
+            }
+            let mut left = WRITERS * EACH;
+            while left > 0 {
+                for Range { address, length } in reader.take(256) {
+                    assert_eq!(length, address ^ 0xffff, "torn");
+                    got.entry(address >> 32)
+                        .or_default()
+                        .push(address & 0xffff_ffff);
+                    left -= 1;
+                }
+            }
+        });
+        assert!(reader.is_empty());
+        for numbers in got.into_values() {
+            assert!(numbers.into_iter().eq(0..EACH), "in each thread's order");
+        }
+    }
+
+    #[test]
+    fn nothing_else_is_taken_for_a_ring() {
+        let memory_file = |bytes: usize, seals: libc::c_int| {
+            // SAFETY: the name ends with a zero, and the descriptor is ours.
+            let file = unsafe {
+                let flags = libc::MFD_ALLOW_SEALING;
+                File::from_raw_fd(libc::memfd_create(c"test".as_ptr(), flags))
+            };
+            file.set_len(bytes as u64).unwrap();
+            // SAFETY: an open descriptor and a number.
+            let sealed = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) };
+            assert_eq!(sealed, 0);
+            OwnedFd::from(file)
+        };
+        let mut plain = tempfile::tempfile().unwrap();
+        plain.write_all(&[0; RING_BYTES]).unwrap();
+        let (pipe, _writer) = io::pipe().unwrap();
+        let others = [
+            memory_file(RING_BYTES, 0),
+            memory_file(RING_BYTES, libc::F_SEAL_GROW),
+            memory_file(RING_BYTES - 1, libc::F_SEAL_SHRINK),
+            memory_file(RING_BYTES + 1, libc::F_SEAL_SHRINK),
+            memory_file(0, libc::F_SEAL_SHRINK),
+            plain.into(),
+            pipe.into(),
+        ];
+        for other in others {
+            let error = Reader::open(other).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        }
+        // Sealed against writing as well, it cannot be mapped for it.
+        let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_WRITE;
+        assert!(Reader::open(memory_file(RING_BYTES, seals)).is_err());
+        let good = memory_file(RING_BYTES, libc::F_SEAL_SHRINK);
+        assert!(Reader::open(good).is_ok());
+    }
+
+    #[test]
+    fn rubbish_in_it_is_read_as_hints_and_no_more_than_asked_for() {
+        let (writer, mut reader) = pair();
+        let mut random = 1u64;
+        for word in writer.0.words() {
+            random = random.wrapping_mul(6364136223846793005).wrapping_add(1);
+            word.store(random, Ordering::Relaxed);
+        }
+        assert!(reader.take(100).len() <= 100);
+        // Every slot claims to be the next, whenever it is looked at.
+        for number in 0..SLOTS {
+            writer.0.turn(number).store(number + 1, Ordering::Relaxed);
+        }
+        let mut reader = Reader { next: 0, ..reader };
+        assert_eq!(reader.take(3000).len() as u64, SLOTS);
+    }
+}

@@ -35,6 +35,7 @@ const fn fake(name: &'static str, bit: u32, kind: Kind) -> Descriptor {
         kind,
         check: |_| Availability::Available,
         start: |_| unreachable!("the ground starts it"),
+        fake: |_, _| unreachable!("no model is here"),
     }
 }
 

@@ -11,6 +11,7 @@ pub mod app_hint;
 mod attach;
 mod budget;
 mod bulk;
+pub mod fake;
 mod folios;
 pub mod hint_fault;
 pub mod hw_sample;
@@ -60,6 +61,8 @@ pub struct Descriptor {
     /// Loads and attaches it. It reports until the returned source is dropped; kernel settings
     /// that it changed go back with `knobs`.
     pub start: fn(&mut Start<'_>) -> Result<Box<dyn Source>, Error>,
+    /// Its stand-in on a modelled machine, which reports into the table.
+    pub fake: fn(&Arc<Table>, &Config) -> Box<dyn fake::Fake>,
 }
 
 /// What a source learns accesses from.

@@ -22,6 +22,7 @@ use pghot_linux::resolver::Resolver;
 use pghot_linux::{SysRoot, probe};
 
 use crate::bulk::BulkReporter;
+use crate::fake::{Event, Teller};
 use crate::folios::FolioReporter;
 use crate::worker::Worker;
 use crate::{
@@ -40,6 +41,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     kind: Kind::Other,
     check,
     start,
+    fake: |table, config| Teller::boxed(&DESCRIPTOR, Event::Hint, table, config),
 };
 
 struct AppHint {

@@ -145,7 +145,9 @@ impl Server {
         };
         clients.retain_mut(|client| {
             match client.receive(root, &mut refuse) {
-                Ok(is_new) => counters.messages.fetch_add(is_new.into(), Ordering::Relaxed),
+                Ok(is_new) => counters
+                    .messages
+                    .fetch_add(is_new.into(), Ordering::Relaxed),
                 Err(_) => return false,
             };
             client.work(PAGES_PER_ROUND, &mut refuse, &mut sink);

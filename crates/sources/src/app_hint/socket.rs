@@ -175,7 +175,9 @@ pub fn receive(socket: &OwnedFd) -> io::Result<(Vec<u8>, Option<OwnedFd>)> {
         first
             .filter(|first| (first.cmsg_level, first.cmsg_type) == RIGHTS)
             .filter(|first| first.cmsg_len >= libc::CMSG_LEN(size_of::<RawFd>() as u32) as usize)
-            .map(|first| OwnedFd::from_raw_fd(libc::CMSG_DATA(first).cast::<RawFd>().read_unaligned()))
+            .map(|first| {
+                OwnedFd::from_raw_fd(libc::CMSG_DATA(first).cast::<RawFd>().read_unaligned())
+            })
     };
     Ok((bytes, file))
 }

@@ -8,6 +8,7 @@ use pghot_linux::knobs::Knobs;
 use pghot_linux::probe;
 
 use crate::attach::Reporter;
+use crate::fake::{Event, Teller};
 use crate::{
     Availability, Config, Descriptor, Error, Kind, ReadySample, Source, SourceCost, SourceStats,
     Start,
@@ -22,6 +23,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     kind: Kind::HintFaults,
     check,
     start,
+    fake: |table, config| Teller::boxed(&DESCRIPTOR, Event::HintFault, table, config),
 };
 
 /// What it needs of the kernel, by `doctor`'s names.

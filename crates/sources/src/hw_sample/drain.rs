@@ -21,7 +21,7 @@ use crate::worker::{Pace, thread_cpu};
 pub const DRAIN_EVERY: Duration = Duration::from_millis(50);
 
 /// Between two looks at the cost. Long beside a drain, short beside the kernel's own second.
-const ADAPT_EVERY: Duration = Duration::from_millis(500);
+pub const ADAPT_EVERY: Duration = Duration::from_millis(500);
 
 /// The event on one CPU.
 pub struct Channel {

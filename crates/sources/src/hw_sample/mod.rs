@@ -14,6 +14,7 @@
 
 mod drain;
 mod event;
+mod fake;
 mod intake;
 mod perf;
 mod period;
@@ -46,6 +47,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     kind: Kind::Other,
     check,
     start,
+    fake: fake::fake,
 };
 
 const ON_HARDWARE: &str = "it was only ever tested with a software event in emulated machines, \

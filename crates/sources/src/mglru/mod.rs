@@ -22,6 +22,7 @@ use ager::{Ager, Aging, Shared};
 use lru_gen::Mode;
 
 mod ager;
+mod fake;
 mod lru_gen;
 mod schedule;
 
@@ -34,6 +35,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     kind: Kind::PageTables,
     check,
     start,
+    fake: fake::fake,
 };
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/mglru.bpf.o"));

@@ -8,6 +8,7 @@ use libbpf_rs::btf::{Btf, types::Func};
 use pghot_linux::SysRoot;
 
 use crate::attach::Reporter;
+use crate::fake::{Event, Teller};
 use crate::{
     Availability, Config, Descriptor, Error, Kind, ReadySample, Source, SourceCost, SourceStats,
     Start,
@@ -22,6 +23,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     kind: Kind::Other,
     check,
     start,
+    fake: |table, config| Teller::boxed(&DESCRIPTOR, Event::CacheRead, table, config),
 };
 
 /// Where the kernel notes an access of a page-cache folio.

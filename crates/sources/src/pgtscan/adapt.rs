@@ -6,6 +6,8 @@
 
 use std::time::Duration;
 
+use pghot_hotness::Rule;
+
 /// kscand's bounds and start values.
 const PERIOD_MIN_MS: u64 = 600;
 const PERIOD_MAX_MS: u64 = 5000;
@@ -40,6 +42,14 @@ pub(super) struct Window {
 }
 
 impl Window {
+    pub fn of(rule: &Rule) -> Window {
+        Window {
+            freq_threshold: rule.freq_threshold(),
+            freq_window_ms: rule.window_ms().into(),
+            unit_ms: rule.format().unit_ms().into(),
+        }
+    }
+
     /// The largest period at which a page that is young in every scan becomes ready, even if one
     /// scan in between misses it: two periods lie surely inside the window.
     fn period_ms(self) -> u64 {

@@ -5,6 +5,7 @@
 mod adapt;
 mod clear;
 mod counters;
+mod fake;
 mod process;
 mod procs;
 mod scanner;
@@ -36,6 +37,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     kind: Kind::PageTables,
     check,
     start,
+    fake: fake::fake,
 };
 
 /// What it needs of the kernel, by `doctor`'s names.

@@ -376,12 +376,7 @@ impl Scanner {
     }
 
     fn window(&self) -> Window {
-        let rule = self.config().rule;
-        Window {
-            freq_threshold: rule.freq_threshold(),
-            freq_window_ms: rule.window_ms().into(),
-            unit_ms: rule.format().unit_ms().into(),
-        }
+        Window::of(&self.config().rule)
     }
 
     /// Walks a piece, call by call. `each` sees each answer with the address where it begins, and

@@ -1,0 +1,290 @@
+//! Sources on a modelled machine: each reports what it would see of the accesses there, in simulated
+//! time. A fake makes its source's own decisions (how often, how much, what counts), by the same code
+//! where that is pure, and takes from the model what the real one takes from the kernel.
+//!
+//! Not in any fake: CPU budgets, since a model has no CPU to spend; what page tables say of a page's
+//! birth, since a model need not set that bit; stale TLB entries.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pghot_hotness::{Nid, Pfn, Table};
+
+use crate::bulk::BulkReporter;
+use crate::{Config, Descriptor, SourceStats};
+
+/// An access, as a source meets it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Access {
+    /// The folio, by its first page.
+    pub head: Pfn,
+    /// Base pages of the folio.
+    pub pages: u64,
+    /// The accessing CPU.
+    pub cpu: u32,
+    /// Its node; for accessed bits, which do not tell, the node to be named.
+    pub nid: Nid,
+    /// Hint faults see this page: anonymous, and mapped by one process.
+    pub is_hinted: bool,
+}
+
+/// What a kernel or a CPU notices by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// A touch of an entry that NUMA balancing had marked.
+    HintFault,
+    /// A read of page cache that no process maps, by a system call.
+    CacheRead,
+    /// A load that had to wait for memory: what sampling hardware counts.
+    Miss,
+    /// A hint of an application.
+    Hint,
+}
+
+/// Whose accessed bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Owner {
+    /// A process's page tables.
+    Process(u32),
+    /// A control group's pages on one lower-tier node.
+    Lruvec {
+        /// The kernel's id of the group.
+        memcg_id: u64,
+        /// The node.
+        nid: Nid,
+    },
+}
+
+/// The accessed bits of a modelled machine. Pages are numbered within their owner, in the order of
+/// addresses, those of other tiers left out.
+pub trait AccessedBits {
+    /// Everything that has pages in the lower tier, and how many.
+    fn owners(&self) -> Vec<(Owner, u64)>;
+
+    /// Clears the bits of these pages of an owner.
+    fn clear(&mut self, owner: Owner, pages: Range<u64>);
+
+    /// Shows each folio of these pages whose bit is set.
+    fn young(&self, owner: Owner, pages: Range<u64>, sink: &mut dyn FnMut(&Access));
+}
+
+/// A source on a modelled machine.
+pub trait Fake: Send {
+    /// Whom it stands in for.
+    fn descriptor(&self) -> &'static Descriptor;
+
+    /// Works so from now on.
+    fn configure(&mut self, config: &Config);
+
+    /// Something happened. Most sources wait for one kind of event, or for none.
+    fn event(&mut self, _event: Event, _access: &Access, _now: Duration) {}
+
+    /// Does what is due, and says how soon it wants to be asked again; `None` for never.
+    fn step(&mut self, _bits: &mut dyn AccessedBits, _now: Duration) -> Option<Duration> {
+        None
+    }
+
+    /// What it reported.
+    fn stats(&self) -> SourceStats;
+}
+
+/// The fake of a source that reports every event of one kind.
+pub(crate) struct Teller {
+    descriptor: &'static Descriptor,
+    event: Event,
+    reporter: Arc<BulkReporter>,
+}
+
+impl Teller {
+    pub(crate) fn boxed(
+        descriptor: &'static Descriptor,
+        event: Event,
+        table: &Arc<Table>,
+        config: &Config,
+    ) -> Box<dyn Fake> {
+        Box::new(Teller {
+            descriptor,
+            event,
+            reporter: BulkReporter::new(table, &config.rule),
+        })
+    }
+}
+
+impl Fake for Teller {
+    fn descriptor(&self) -> &'static Descriptor {
+        self.descriptor
+    }
+
+    fn configure(&mut self, config: &Config) {
+        self.reporter.set_rule(&config.rule);
+    }
+
+    fn event(&mut self, event: Event, access: &Access, now: Duration) {
+        if event == self.event {
+            self.reporter
+                .report_folio(access.head, access.nid, access.pages, now);
+        }
+    }
+
+    fn stats(&self) -> SourceStats {
+        self.reporter.stats()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use pghot_hotness::{Format, PfnRange, Rule, SECTION_PAGES, Span};
+
+    use super::*;
+    use crate::{Kind, SOURCES};
+
+    const FIRST: Pfn = SECTION_PAGES;
+    const PAGES: u64 = 2048;
+    const STEP: Duration = Duration::from_millis(20);
+    /// Every cold page is touched once in this time.
+    const SWEEP: Duration = Duration::from_secs(20);
+
+    /// One process in one control group; every tenth page is hot, and shared if asked for.
+    struct Model {
+        young: Vec<bool>,
+        is_hinted: bool,
+        now: Duration,
+    }
+
+    impl Model {
+        fn access(&self, page: u64) -> Access {
+            Access {
+                head: FIRST + page,
+                pages: 1,
+                cpu: 0,
+                nid: 0,
+                is_hinted: self.is_hinted,
+            }
+        }
+
+        fn is_hot(page: u64) -> bool {
+            page % 10 == 3
+        }
+
+        /// The next 20 ms: hot pages are touched, and the sweep goes on.
+        fn run(&mut self) -> Vec<u64> {
+            let swept = |at: Duration| {
+                (PAGES as f64 * at.as_secs_f64() / SWEEP.as_secs_f64()) as u64 % PAGES
+            };
+            let (from, to) = (swept(self.now), swept(self.now + STEP));
+            self.now += STEP;
+            let is_touched = |page: &u64| Model::is_hot(*page) || (from..to).contains(page);
+            let touched: Vec<u64> = (0..PAGES).filter(is_touched).collect();
+            for &page in &touched {
+                self.young[page as usize] = true;
+            }
+            touched
+        }
+    }
+
+    impl AccessedBits for Model {
+        fn owners(&self) -> Vec<(Owner, u64)> {
+            let lruvec = Owner::Lruvec {
+                memcg_id: 1,
+                nid: 2,
+            };
+            vec![(Owner::Process(7), PAGES), (lruvec, PAGES)]
+        }
+
+        fn clear(&mut self, _owner: Owner, pages: Range<u64>) {
+            self.young[pages.start as usize..pages.end as usize].fill(false);
+        }
+
+        fn young(&self, _owner: Owner, pages: Range<u64>, sink: &mut dyn FnMut(&Access)) {
+            for page in pages.filter(|&page| self.young[page as usize]) {
+                sink(&self.access(page));
+            }
+        }
+    }
+
+    fn config(hint_faults_run: bool) -> Config {
+        Config {
+            rule: Rule::new(Format::Default, 2, 3000).unwrap(),
+            scan_stall_max: Duration::from_millis(10),
+            hint_faults_run,
+        }
+    }
+
+    fn table() -> Arc<Table> {
+        let range = PfnRange {
+            start: FIRST,
+            end: FIRST + SECTION_PAGES,
+            nid: 2,
+        };
+        let span = Span::new(&[range]).unwrap();
+        Arc::new(Table::in_memory(Format::Default, span))
+    }
+
+    fn model(is_hinted: bool) -> Model {
+        Model {
+            young: vec![false; PAGES as usize],
+            is_hinted,
+            now: Duration::from_secs(100),
+        }
+    }
+
+    /// What is ever ready within 19 s, in which the sweep does not come round.
+    fn ready(fake: &mut dyn Fake, table: &Table, model: &mut Model) -> BTreeSet<u64> {
+        let rule = config(false).rule;
+        let end = model.now + Duration::from_secs(19);
+        let mut pages = BTreeSet::new();
+        let mut due = Some(model.now);
+        while model.now < end {
+            for page in model.run() {
+                for event in [Event::HintFault, Event::CacheRead, Event::Miss, Event::Hint] {
+                    let access = model.access(page);
+                    fake.event(event, &access, model.now);
+                }
+            }
+            if due.is_some_and(|due| due <= model.now) {
+                let now = model.now;
+                due = fake.step(model, now).map(|wait| now + wait);
+            }
+            // As the migrator does; records that nobody ages are not trusted for long.
+            let now_ms = model.now.as_millis() as u64;
+            table.sweep(2, now_ms, rule.ageing_interval_ms(), &rule);
+            table.ready_pages(2, &mut |page| {
+                pages.insert(page.pfn - FIRST);
+            });
+        }
+        pages
+    }
+
+    #[test]
+    fn every_fake_finds_the_hot_pages_and_no_others() {
+        let hot: BTreeSet<u64> = (0..PAGES).filter(|&page| Model::is_hot(page)).collect();
+        for source in SOURCES {
+            let table = table();
+            let mut fake = (source.fake)(&table, &config(false));
+            assert_eq!(fake.descriptor().name, source.name);
+            let found = ready(&mut *fake, &table, &mut model(false));
+            let stats = fake.stats();
+            let right = found.intersection(&hot).count() as f64;
+            let (recall, precision) = (right / hot.len() as f64, right / found.len() as f64);
+            assert!(recall >= 0.95, "{}: recall {recall}", source.name);
+            assert!(precision >= 0.95, "{}: precision {precision}", source.name);
+            assert_eq!((stats.not_tracked, stats.lost), (0, 0));
+        }
+    }
+
+    #[test]
+    fn readers_of_accessed_bits_leave_to_hint_faults_what_those_see() {
+        for source in SOURCES.iter().filter(|s| s.kind == Kind::PageTables) {
+            let table = table();
+            let mut fake = (source.fake)(&table, &config(true));
+            let mut model = model(true);
+            assert!(ready(&mut *fake, &table, &mut model).is_empty());
+            assert_eq!(fake.stats().recorded, 0);
+            fake.configure(&config(false));
+            assert!(!ready(&mut *fake, &table, &mut model).is_empty());
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! The source on a modelled machine: agings by [`Schedule`], each of which reads and clears the bits of
+//! a lruvec.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pghot_hotness::{Pfn, Table};
+
+use super::DESCRIPTOR;
+use super::schedule::{Found, Key, Pass, Schedule};
+use crate::bulk::BulkReporter;
+use crate::fake::{AccessedBits, Fake, Owner};
+use crate::{Config, Descriptor, SourceStats};
+
+/// The entry of the source's [`DESCRIPTOR`].
+pub(super) fn fake(table: &Arc<Table>, config: &Config) -> Box<dyn Fake> {
+    Box::new(Ager {
+        table: Arc::clone(table),
+        reporter: BulkReporter::new(table, &config.rule),
+        config: *config,
+        schedule: None,
+    })
+}
+
+struct Ager {
+    table: Arc<Table>,
+    reporter: Arc<BulkReporter>,
+    config: Config,
+    /// Made at the first step, which tells the time.
+    schedule: Option<Schedule>,
+}
+
+impl Ager {
+    /// `is_reported_since()` of `records.bpf.h`.
+    fn is_reported_since(&self, head: Pfn, since: Duration, now: Duration) -> bool {
+        let unit = u64::from(self.config.rule.format().unit_ms());
+        let units = |time: Duration| time.as_millis() as u64 / unit;
+        let record = self.table.get(head).filter(|record| !record.is_empty());
+        record.is_some_and(|record| {
+            let age = u64::from(record.age_ms(now.as_millis() as u64)) / unit;
+            age <= units(now) - units(since)
+        })
+    }
+
+    fn pass(&self, pass: Pass, pages: u64, bits: &mut dyn AccessedBits, now: Duration) -> Found {
+        let (memcg_id, nid) = (pass.key.memcg_id, pass.key.nid);
+        let owner = Owner::Lruvec { memcg_id, nid };
+        let ready_before = self.reporter.stats().became_ready;
+        let mut young_pages = 0;
+        if let Some(previous) = pass.previous {
+            bits.young(owner, 0..pages, &mut |access| {
+                if self.config.hint_faults_run && access.is_hinted {
+                    return;
+                }
+                young_pages += access.pages;
+                if !self.is_reported_since(access.head, previous, now) {
+                    self.reporter
+                        .report_folio(access.head, access.nid, access.pages, now);
+                }
+            });
+        }
+        bits.clear(owner, 0..pages);
+        Found {
+            young_pages,
+            ready_folios: self.reporter.stats().became_ready - ready_before,
+        }
+    }
+}
+
+impl Fake for Ager {
+    fn descriptor(&self) -> &'static Descriptor {
+        &DESCRIPTOR
+    }
+
+    fn configure(&mut self, config: &Config) {
+        self.reporter.set_rule(&config.rule);
+        self.config = *config;
+    }
+
+    fn step(&mut self, bits: &mut dyn AccessedBits, now: Duration) -> Option<Duration> {
+        let rule = self.config.rule;
+        let mut schedule = self
+            .schedule
+            .take()
+            .unwrap_or_else(|| Schedule::new(&rule, now));
+        schedule.set_rule(&rule);
+        let owners = bits.owners().into_iter();
+        let present = owners.filter_map(|(owner, pages)| match owner {
+            Owner::Lruvec { memcg_id, nid } => Some((Key { memcg_id, nid }, pages)),
+            Owner::Process(_) => None,
+        });
+        let present = present.collect();
+        schedule.update(&present, now);
+        while let Some(pass) = schedule.next(now) {
+            let pages = present.get(&pass.key).copied().unwrap_or(0);
+            let found = self.pass(pass, pages, bits, now);
+            schedule.done(pass, now, Duration::ZERO, found);
+        }
+        let wait = schedule.wait(now);
+        self.schedule = Some(schedule);
+        Some(wait)
+    }
+
+    fn stats(&self) -> SourceStats {
+        self.reporter.stats()
+    }
+}

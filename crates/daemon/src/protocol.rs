@@ -82,7 +82,17 @@ pub enum ClientError {
         /// The control socket.
         socket: String,
     },
-    /// The daemon was too slow, or the connection broke.
+    /// The daemon is busy: loading BPF programs, or moving pages.
+    #[error(
+        "no answer from the daemon on {socket} within {} s; it may still do what you asked: \
+         `pghot status` will tell",
+        CLIENT_TIMEOUT.as_secs()
+    )]
+    Slow {
+        /// The control socket.
+        socket: String,
+    },
+    /// The connection broke.
     #[error("no answer from the daemon on {socket}: {source}")]
     Broken {
         /// The control socket.
@@ -109,6 +119,8 @@ pub fn ask(socket: &Path, request: &Request) -> Result<Response, ClientError> {
                 ClientError::NotRunning { socket }
             }
             io::ErrorKind::PermissionDenied => ClientError::Denied { socket },
+            // What a socket with a time limit says when that is over.
+            io::ErrorKind::WouldBlock => ClientError::Slow { socket },
             _ => ClientError::Broken { socket, source },
         }
     })?;

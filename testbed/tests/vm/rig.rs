@@ -192,6 +192,23 @@ pub fn hog(vm: &Vm, mib: f64, backing: &str) -> Result<Process> {
     Ok(vm.spawn(&argv)?)
 }
 
+/// Ends it, and waits until its memory is free: giving back gigabytes takes it a while.
+pub fn end_hog(vm: &Vm, mut hog: Process) -> Result<()> {
+    let group = hog.pid().to_string();
+    hog.kill()?;
+    // After the name come state, parent and process group; see proc(5).
+    vm.wait_until("the hog is gone", Duration::from_secs(30), || {
+        let of_group = |pid: &String| {
+            let stat = vm.read(&format!("/proc/{pid}/stat")).unwrap_or_default();
+            let after_name = stat.rsplit(')').next().unwrap_or_default();
+            after_name.split_ascii_whitespace().nth(2) == Some(&group)
+        };
+        let processes = vm.list("/proc")?;
+        Ok(!processes.iter().any(of_group))
+    })?;
+    Ok(())
+}
+
 /// The settings of the kernel that pghot changes, as they are now.
 pub fn kernel_settings(vm: &Vm) -> Result<[String; 3]> {
     let read = |path| -> Result<String> { Ok(vm.read(path)?.trim().to_owned()) };

@@ -6,7 +6,8 @@ use anyhow::{Result, ensure};
 use pghot_testbed::Status;
 
 use crate::rig::{
-    Daemon, hog, hotset, kernel_settings, number, outcome, promotes_all, source, start_hotset,
+    Daemon, end_hog, hog, hotset, kernel_settings, number, outcome, promotes_all, source,
+    start_hotset,
 };
 use crate::{Ctx, Test};
 
@@ -328,7 +329,7 @@ fn a_process_that_exits(ctx: &mut Ctx) -> Result<()> {
 fn a_full_top_tier(ctx: &mut Ctx) -> Result<()> {
     let daemon = Daemon::start(&ctx.vm, &["--freq-threshold", "1"])?;
     let free_mib = number(&daemon.status()?, "/top_tier/0/room_pages")? / 256.0;
-    let mut hog = hog(&ctx.vm, free_mib - 24.0, "anon")?;
+    let hog = hog(&ctx.vm, free_mib - 24.0, "anon")?;
     ctx.vm
         .wait_until("node 0 is full", Duration::from_secs(90), || {
             Ok(daemon
@@ -345,7 +346,7 @@ fn a_full_top_tier(ctx: &mut Ctx) -> Result<()> {
         })?;
     let status = daemon.status()?;
     hot.kill()?;
-    hog.kill()?;
+    end_hog(&ctx.vm, hog)?;
     // Giving up most of a node takes the kernel a while.
     ctx.vm
         .wait_until("node 0 is free again", Duration::from_secs(60), || {

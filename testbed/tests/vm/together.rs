@@ -7,7 +7,8 @@ use pghot_testbed::Vm;
 use serde_json::Value;
 
 use crate::rig::{
-    Daemon, finish, hog, hotset, kernel_settings, number, promotes_all, source, start_hotset,
+    Daemon, end_hog, finish, hog, hotset, kernel_settings, number, promotes_all, source,
+    start_hotset,
 };
 use crate::{Ctx, Test};
 
@@ -208,16 +209,12 @@ fn faults_stand_by_while_there_is_room(ctx: &mut Ctx) -> Result<()> {
 
     let room_mib = number(&daemon.status()?, "/top_tier/0/room_pages")? / 256.0;
     // Huge pages, because filling 3 GiB with base pages takes an emulator minutes.
-    let mut hog = hog(vm, room_mib - 700.0, "thp")?;
+    let hog = hog(vm, room_mib - 700.0, "thp")?;
     faults_are("running")?;
     ensure!(vm.read(BALANCING)?.trim() == "2", "hint faults are off");
-    hog.kill()?;
+    end_hog(vm, hog)?;
     faults_are("standing_by")?;
     daemon.stop()?;
     ensure!(vm.read(BALANCING)?.trim() == "0", "not put back");
-    // Giving back gigabytes takes it a while.
-    vm.wait_until("the hog is gone", Duration::from_secs(30), || {
-        Ok(vm.sweep()?.is_empty())
-    })?;
     Ok(())
 }

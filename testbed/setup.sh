@@ -13,7 +13,10 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cache=${PGHOT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/pghot}
 work= # the folder of the fetch under way
 host_packages=(qemu-system-x86 clang libelf-dev zlib1g-dev pkg-config make gcc libc6-dev
-    attr e2fsprogs mount)
+    attr btrfs-progs e2fsprogs kmod mount xfsprogs xz-utils zstd)
+
+# File systems that stock kernels have as modules; kept beside the image, with what they depend on.
+modules=(xfs btrfs)
 
 say() { echo "setup: $*" >&2; }
 die() {
@@ -147,6 +150,32 @@ replace() {
     rm -rf "$work"
 }
 
+# keep_modules RELEASE: copies $modules and what they depend on from $work/root into
+# $work/kernel/modules, uncompressed, numbered in the order of loading.
+keep_modules() {
+    local release=$1 root=$work/root file name n=10
+    [[ -d $root/lib ]] || ln -s usr/lib "$root/lib"
+    depmod -b "$root" "$release" 2>>"$work/log" || die "the modules of $release cannot be listed"
+    mkdir "$work/kernel/modules"
+    while read -r file; do
+        name=$(basename "$file")
+        name=${name%%.*}.ko
+        compgen -G "$work/kernel/modules/*-$name" >/dev/null && continue
+        case $file in
+        *.xz) xz -dc "$file" ;;
+        *.zst) zstd -dcq "$file" ;;
+        *) cat "$file" ;;
+        esac >"$work/kernel/modules/$n-$name"
+        n=$((n + 1))
+    done < <(for name in "${modules[@]}"; do
+        modprobe -d "$root" -S "$release" --show-depends "$name" 2>>"$work/log"
+    done | awk '$1 == "insmod" { print $2 }')
+    for name in "${modules[@]}"; do
+        compgen -G "$work/kernel/modules/*-$name.ko" >/dev/null ||
+            die "the packages of $release hold no module $name"
+    done
+}
+
 # fetch_kernel NAME SUITE PACKAGE: replaces $cache/kernels/NAME in one step, or leaves it alone.
 fetch_kernel() {
     local name=$1 suite=$2 package=$3 release part parts=() image
@@ -156,8 +185,9 @@ fetch_kernel() {
     [[ -n $release ]] || die "suite '$suite' has no package '$package'"
     say "fetching kernel $name: $release"
 
-    # Newer packaging splits the image off into linux-binary and its configuration into linux-base.
-    for part in image binary base; do
+    # Newer packaging splits the image off into linux-binary, its configuration into linux-base, and
+    # modules into linux-modules.
+    for part in image binary base modules; do
         part=linux-$part-$release
         private_apt apt-cache show "$part" >/dev/null 2>&1 && parts+=("$part")
     done
@@ -168,6 +198,7 @@ fetch_kernel() {
     find "$work/root" -type f \( -name "config-$release" -o -path '*/modules/*/config' \) \
         -exec mv {} "$work/kernel/config" \; -quit
     echo "$release" >"$work/kernel/release"
+    keep_modules "$release"
     replace "$work/kernel" "kernels/$name"
 }
 
@@ -210,7 +241,7 @@ main() {
     mkdir -p "$cache"
     trap 'rm -rf "$work"' EXIT
     while read -r name suite package; do
-        [[ $refresh == no && -s $cache/kernels/$name/vmlinuz ]] ||
+        [[ $refresh == no && -s $cache/kernels/$name/vmlinuz && -d $cache/kernels/$name/modules ]] ||
             fetch_kernel "$name" "$suite" "$package"
     done < <(kernel_table)
     host_emulator_is_good || [[ $refresh == no && -x $cache/qemu/bin/qemu-system-x86_64 ]] ||

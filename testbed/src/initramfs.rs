@@ -12,8 +12,13 @@ const DIR: u32 = 0o040_755;
 const FILE: u32 = 0o100_755;
 const CHAR_DEVICE: u32 = 0o020_600;
 
-/// The archive that boots `agent` and holds `binaries`, as the kernel's loader wants it.
-pub(crate) fn build(agent: &Path, binaries: &[PathBuf]) -> Result<Vec<u8>, Error> {
+/// The archive that boots `agent` and holds `binaries` and kernel `modules`, as the kernel's loader
+/// wants it.
+pub(crate) fn build(
+    agent: &Path,
+    binaries: &[PathBuf],
+    modules: &[PathBuf],
+) -> Result<Vec<u8>, Error> {
     let mut cpio = Cpio::default();
     for dir in ["bin", "dev", "proc", "sys", "tmp", "run"] {
         cpio.dirs(Path::new(dir));
@@ -32,6 +37,10 @@ pub(crate) fn build(agent: &Path, binaries: &[PathBuf]) -> Result<Vec<u8>, Error
     }
     for library in libraries {
         cpio.file(&library, library.strip_prefix("/").unwrap_or(&library))?;
+    }
+    for module in modules {
+        let name = module.file_name().unwrap_or_default();
+        cpio.file(module, &Path::new("lib/modules").join(name))?;
     }
     Ok(cpio.finish())
 }
@@ -143,7 +152,7 @@ mod tests {
     /// The kernel's reader is the judge in the VM tests; here the loader of the host's libraries.
     #[test]
     fn a_dynamic_binary_brings_its_loader() {
-        let archive = build(Path::new("/bin/true"), &["/bin/cat".into()]).unwrap();
+        let archive = build(Path::new("/bin/true"), &["/bin/cat".into()], &[]).unwrap();
         let names = String::from_utf8_lossy(&archive).into_owned();
         for name in [
             "init\0",

@@ -14,6 +14,8 @@ pub struct Kernel {
     pub name: String,
     /// The image itself.
     pub image: PathBuf,
+    /// Modules that `setup.sh` kept with it, in the order of loading.
+    pub modules: Vec<PathBuf>,
 }
 
 impl Kernel {
@@ -27,9 +29,14 @@ impl Kernel {
                 dir,
             });
         }
+        let folder = dir.join("modules");
+        let entries = fs::read_dir(&folder).map_err(Error::io(&folder))?;
+        let mut modules: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+        modules.sort();
         Ok(Self {
             name: name.to_owned(),
             image,
+            modules,
         })
     }
 
@@ -42,6 +49,7 @@ impl Kernel {
         Ok(Self {
             name: image.display().to_string(),
             image,
+            modules: Vec::new(),
         })
     }
 

@@ -26,6 +26,9 @@ pub struct Machine {
     /// kernels have its driver built in, as they have ext4.
     #[serde(default)]
     pub disk_mib: u64,
+    /// Whether the kernel's modules lie in `/lib/modules` of the guest.
+    #[serde(default)]
+    pub modules: bool,
     /// `distances[from][to]`, as in the SLIT table.
     pub distances: Vec<Vec<u8>>,
     /// The nodes in order of their numbers.

@@ -58,7 +58,11 @@ impl Vm {
         let agent = built_binary("pghot-agent", "pghot-testbed")?;
         let dir = qemu::guest_dir()?;
         let initrd = dir.path().join("initramfs.cpio");
-        let archive = initramfs::build(&agent, spec.binaries)?;
+        let modules = match spec.machine.modules {
+            true => spec.kernel.modules.as_slice(),
+            false => &[],
+        };
+        let archive = initramfs::build(&agent, spec.binaries, modules)?;
         fs::write(&initrd, archive).map_err(Error::io(&initrd))?;
 
         let disk = dir.path().join("disk");

@@ -10,7 +10,15 @@ use crate::rig::{Daemon, finish, kernel_settings, number, outcome, source, start
 use crate::{Ctx, Test};
 
 pub const TESTS: &[Test] = &[
-    Test::new("every_page_of_a_file", "tiered3-disk", every_page_of_a_file),
+    Test::new("every_page_of_a_file", "tiered3-disk", |ctx| {
+        every_page_of_a_file(ctx, "ext4")
+    }),
+    Test::new("every_page_of_a_file_on_xfs", "tiered3-disk", |ctx| {
+        every_page_of_a_file(ctx, "xfs")
+    }),
+    Test::new("every_page_of_a_file_on_btrfs", "tiered3-disk", |ctx| {
+        every_page_of_a_file(ctx, "btrfs")
+    }),
     Test::new(
         "promotion_is_no_access",
         "tiered3-disk",
@@ -32,9 +40,23 @@ pub const ALONE: [&str; 4] = ["--enabled-sources", "0x8", "--freq-threshold", "2
 
 /// A new ext4 file system at [`DIR`], where every access that is not hidden shows in the times.
 pub fn mount_disk(vm: &Vm) -> Result<()> {
+    mount_new(vm, "ext4")
+}
+
+/// The same of another kind, whose modules are loaded if the kernel does not know it.
+fn mount_new(vm: &Vm, kind: &str) -> Result<()> {
+    let known = vm.read("/proc/filesystems")?;
+    if !known.split_whitespace().any(|name| name == kind) {
+        for module in vm.list("/lib/modules")? {
+            // Those of the other kind may be there already; what is missing shows at the mount.
+            vm.exec(&["insmod", &format!("/lib/modules/{module}")])?;
+        }
+    }
     vm.mkdir(DIR)?;
-    vm.exec(&["mkfs.ext4", "-q", "-F", DISK])?.success()?;
-    vm.exec(&["mount", "-o", "strictatime", DISK, DIR])?
+    let force = if kind == "ext4" { "-F" } else { "-f" };
+    let make = format!("mkfs.{kind}");
+    vm.exec(&[&make, "-q", force, DISK])?.success()?;
+    vm.exec(&["mount", "-t", kind, "-o", "strictatime", DISK, DIR])?
         .success()?;
     Ok(())
 }
@@ -70,9 +92,9 @@ pub fn pagecache(vm: &Vm, flags: &[&str]) -> Result<Value> {
 
 /// All pages of a file are read at random, again and again, and all are promoted; nobody sees
 /// anything of it: not the access time, not the disk, not the file system when it is unmounted.
-fn every_page_of_a_file(ctx: &mut Ctx) -> Result<()> {
+fn every_page_of_a_file(ctx: &mut Ctx, file_system: &str) -> Result<()> {
     let vm = &ctx.vm;
-    mount_disk(vm)?;
+    mount_new(vm, file_system)?;
     let daemon = Daemon::start(vm, &ALONE)?;
     let flags = ["--file", FILE, "--size-mib", "64", "--seconds", "40"];
     let flags: Vec<&str> = flags.into_iter().chain(["--until-promoted"]).collect();

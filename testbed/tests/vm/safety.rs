@@ -6,8 +6,8 @@ use anyhow::{Result, ensure};
 use pghot_testbed::Status;
 
 use crate::rig::{
-    Daemon, end_hog, hog, hotset, kernel_settings, number, outcome, promotes_all, source,
-    start_hotset,
+    Daemon, end_hog, go, hog, hold_hotset, hotset, kernel_settings, number, outcome, promotes_all,
+    source, start_hotset,
 };
 use crate::{Ctx, Test};
 
@@ -327,6 +327,7 @@ fn a_process_that_exits(ctx: &mut Ctx) -> Result<()> {
 /// With no free memory above its watermark, and demotion off, the top tier is not pushed into
 /// reclaim: hot pages wait, `status` says why, and no allocation stalls.
 fn a_full_top_tier(ctx: &mut Ctx) -> Result<()> {
+    let mut hot = hold_hotset(&ctx.vm, &["--size-mib", "128", "--seconds", "600"])?;
     let daemon = Daemon::start(&ctx.vm, &["--freq-threshold", "1"])?;
     let free_mib = number(&daemon.status()?, "/top_tier/0/room_pages")? / 256.0;
     let hog = hog(&ctx.vm, free_mib - 24.0, "anon")?;
@@ -337,7 +338,7 @@ fn a_full_top_tier(ctx: &mut Ctx) -> Result<()> {
                 .is_ok_and(|room| room < 40.0 * 256.0))
         })?;
     let stalls = stalls(ctx)?;
-    let (mut hot, _) = start_hotset(&ctx.vm, &["--size-mib", "128", "--seconds", "600"])?;
+    go(&ctx.vm)?;
     ctx.vm
         .wait_until("pages wait for room", Duration::from_secs(60), || {
             let status = daemon.status().unwrap_or_default();

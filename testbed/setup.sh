@@ -206,7 +206,8 @@ fetch_kernel() {
 
 # QEMU before 8.1 reads the guest code that it translates without locking its pages. A CPU that reads
 # an instruction while the kernel patches it keeps what it read: the kernel's int3, which nobody
-# answers any more. Guests die of that at boot, and whenever BPF programs come and go.
+# answers any more. Guests die of that at boot, and whenever BPF programs come and go; with newer ones
+# it is rare.
 host_emulator_is_good() {
     local major minor
     read -r major minor < <(qemu-system-x86_64 --version |

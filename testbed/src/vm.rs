@@ -76,9 +76,9 @@ impl Vm {
         Self::start(&options, &Arc::new(dir), spec.limit)
     }
 
-    /// Starts QEMU, and again if the guest dies or hangs before its agent answers: on a busy host
-    /// clocks cannot be calibrated, and now and then a boot falls over it. Nothing of ours has run by
-    /// then.
+    /// Starts QEMU, and again if the guest dies or hangs before its agent answers: emulated CPUs
+    /// race when the kernel patches its own code, on a busy host clocks cannot be calibrated, and
+    /// about one boot in a hundred falls over it. Nothing of ours has run by then.
     fn start(options: &[String], dir: &Arc<TempDir>, limit: Duration) -> Result<Self, Error> {
         let mut failed = 0;
         loop {

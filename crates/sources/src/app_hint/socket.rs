@@ -140,12 +140,14 @@ pub fn poll(fds: &mut [libc::pollfd], timeout_ms: i32) -> io::Result<()> {
     Ok(())
 }
 
-/// Room for one descriptor as a control message. More that a client sends are closed by the kernel.
+/// Room for a control message.
 #[repr(C, align(8))]
 struct Control([u8; CONTROL_BYTES]);
 
+/// One descriptor and no byte more: into the padding that `CMSG_SPACE` has a second one would fit, and
+/// stay open for ever. What does not fit the kernel closes.
 // SAFETY: it only computes.
-const CONTROL_BYTES: usize = unsafe { libc::CMSG_SPACE(size_of::<RawFd>() as u32) } as usize;
+const CONTROL_BYTES: usize = unsafe { libc::CMSG_LEN(size_of::<RawFd>() as u32) } as usize;
 
 /// Receives one message; empty at the end of the connection. One that is too long comes back longer
 /// than any message may be. With it, the descriptor that was sent along.
@@ -174,7 +176,7 @@ pub fn receive(socket: &OwnedFd) -> io::Result<(Vec<u8>, Option<OwnedFd>)> {
         let first = libc::CMSG_FIRSTHDR(&header).as_ref();
         first
             .filter(|first| (first.cmsg_level, first.cmsg_type) == RIGHTS)
-            .filter(|first| first.cmsg_len >= libc::CMSG_LEN(size_of::<RawFd>() as u32) as usize)
+            .filter(|first| first.cmsg_len == CONTROL_BYTES)
             .map(|first| {
                 OwnedFd::from_raw_fd(libc::CMSG_DATA(first).cast::<RawFd>().read_unaligned())
             })
@@ -192,5 +194,59 @@ pub fn send(socket: &OwnedFd, bytes: &[u8]) -> io::Result<()> {
     match unsafe { libc::send(fd, place.cast(), bytes.len(), flags) } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sends a byte, and with it descriptors.
+    fn send_with(socket: &OwnedFd, fds: &[RawFd]) {
+        let mut byte = 7u8;
+        let mut part = libc::iovec {
+            iov_base: (&raw mut byte).cast(),
+            iov_len: 1,
+        };
+        let mut control = [0u64; 8];
+        let bytes = size_of_val(fds) as u32;
+        // SAFETY: all zeros are a valid msghdr; the control message with its descriptors fits into
+        // `control`, which lives until it is sent.
+        unsafe {
+            let mut header: libc::msghdr = std::mem::zeroed();
+            (header.msg_iov, header.msg_iovlen) = (&mut part, 1);
+            header.msg_control = control.as_mut_ptr().cast();
+            header.msg_controllen = libc::CMSG_SPACE(bytes) as usize;
+            let first = libc::CMSG_FIRSTHDR(&header);
+            (*first).cmsg_len = libc::CMSG_LEN(bytes) as usize;
+            ((*first).cmsg_level, (*first).cmsg_type) = RIGHTS;
+            let data = libc::CMSG_DATA(first).cast::<RawFd>();
+            data.copy_from_nonoverlapping(fds.as_ptr(), fds.len());
+            assert_eq!(libc::sendmsg(socket.as_raw_fd(), &header, 0), 1);
+        }
+    }
+
+    #[test]
+    fn one_descriptor_is_taken_and_no_other_stays_open() {
+        let mut pair = [-1; 2];
+        // SAFETY: the kernel writes two descriptors, which nobody else knows.
+        let [ours, theirs] = unsafe {
+            let made = libc::socketpair(libc::AF_UNIX, libc::SOCK_SEQPACKET, 0, pair.as_mut_ptr());
+            assert_eq!(made, 0);
+            pair.map(|fd| OwnedFd::from_raw_fd(fd))
+        };
+        for sent in 1..=4 {
+            let (reader, writer) = io::pipe().unwrap();
+            send_with(&theirs, &vec![writer.as_raw_fd(); sent]);
+            let (bytes, file) = receive(&ours).unwrap();
+            assert_eq!((bytes, file.is_some()), (vec![7], true));
+            drop((writer, file));
+            // It hangs up when no writer is left anywhere.
+            let mut ended = [pollfd(reader.as_raw_fd())];
+            poll(&mut ended, 1000).unwrap();
+            assert!(ended[0].revents & libc::POLLHUP != 0, "one of {sent} is open");
+        }
+        send(&theirs, &[7]).unwrap();
+        assert!(receive(&ours).unwrap().1.is_none());
     }
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::accuracy::Row;
 use crate::rig::{Daemon, finish, number, source, start_hotset, start_hotset_anywhere};
-use crate::{Ctx, Test, page_cache};
+use crate::{Ctx, Test};
 
 pub const TESTS: &[Test] = &[
     Test::new("accuracy_hw_sample_scattered", "tiered3", |ctx| {
@@ -21,12 +21,6 @@ pub const TESTS: &[Test] = &[
     }),
     Test::new("accuracy_hw_sample_shared", "tiered3", |ctx| {
         find_hot(ctx, "shared tmpfs", &["--backing", "shared"])
-    }),
-    Test::new("accuracy_hw_sample_file", "tiered3-disk", |ctx| {
-        page_cache::mount_disk(&ctx.vm)?;
-        let on_disk = ["--backing", "file", "--dir", page_cache::DIR];
-        find_hot(ctx, "mapped file", &on_disk)?;
-        page_cache::unmount(&ctx.vm)
     }),
     Test::new("accuracy_hw_sample_thp", "tiered3", |ctx| {
         find_hot(ctx, "THP", &["--backing", "thp"])

@@ -244,7 +244,10 @@ mod tests {
             // It hangs up when no writer is left anywhere.
             let mut ended = [pollfd(reader.as_raw_fd())];
             poll(&mut ended, 1000).unwrap();
-            assert!(ended[0].revents & libc::POLLHUP != 0, "one of {sent} is open");
+            assert!(
+                ended[0].revents & libc::POLLHUP != 0,
+                "one of {sent} is open"
+            );
         }
         send(&theirs, &[7]).unwrap();
         assert!(receive(&ours).unwrap().1.is_none());

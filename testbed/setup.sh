@@ -15,6 +15,9 @@ work= # the folder of the fetch under way
 host_packages=(qemu-system-x86 clang libelf-dev zlib1g-dev pkg-config make gcc libc6-dev
     attr btrfs-progs e2fsprogs kmod mount xfsprogs xz-utils zstd)
 
+# depmod and modprobe are there, whoever asks.
+PATH=$PATH:/usr/sbin:/sbin
+
 # File systems that stock kernels have as modules; kept beside the image, with what they depend on.
 modules=(xfs btrfs)
 

@@ -89,6 +89,40 @@ pub trait Fake: Send {
     fn stats(&self) -> SourceStats;
 }
 
+/// What a reader of accessed bits found.
+pub(crate) struct Found {
+    /// Base pages whose bit was set, reported or not.
+    pub young_pages: u64,
+    /// Folios that became ready.
+    pub ready: u64,
+}
+
+/// Reports the young pages of an owner that `is_due`, but for those that hint faults report.
+pub(crate) fn report_young(
+    reporter: &BulkReporter,
+    hint_faults_run: bool,
+    bits: &dyn AccessedBits,
+    (owner, pages): (Owner, Range<u64>),
+    now: Duration,
+    is_due: impl Fn(&Access) -> bool,
+) -> Found {
+    let ready_before = reporter.stats().became_ready;
+    let mut young_pages = 0;
+    bits.young(owner, pages, &mut |access| {
+        if hint_faults_run && access.is_hinted {
+            return;
+        }
+        young_pages += access.pages;
+        if is_due(access) {
+            reporter.report_folio(access.head, access.nid, access.pages, now);
+        }
+    });
+    Found {
+        young_pages,
+        ready: reporter.stats().became_ready - ready_before,
+    }
+}
+
 /// The fake of a source that reports every event of one kind.
 pub(crate) struct Teller {
     descriptor: &'static Descriptor,

@@ -14,14 +14,14 @@ use crate::bulk::BulkReporter;
 use crate::fake::{Access, AccessedBits, Event, Fake};
 use crate::{Config, Descriptor, SourceStats};
 
-/// Those of Intel's load latency event, in misses: a model counts what that event counts.
+/// In misses, which are far fewer than what the real events count: no hardware is modelled exactly.
 const LIMITS: Limits = Limits {
     start: 16,
     min: 1,
     max: 1 << 30,
     step: 1,
 };
-/// CPU time of the thread for a sample, and the samples that fit into a ring: 64 KiB of 32 bytes each.
+/// Assumed, not measured: CPU time of the thread for a sample, and the samples that fit into a ring.
 const SAMPLE_COST: Duration = Duration::from_nanos(200);
 const RING_SAMPLES: u64 = 2048;
 

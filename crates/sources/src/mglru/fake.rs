@@ -9,7 +9,7 @@ use pghot_hotness::{Pfn, Table};
 use super::DESCRIPTOR;
 use super::schedule::{Found, Key, Pass, Schedule};
 use crate::bulk::BulkReporter;
-use crate::fake::{AccessedBits, Fake, Owner};
+use crate::fake::{AccessedBits, Fake, Owner, report_young};
 use crate::{Config, Descriptor, SourceStats};
 
 /// The entry of the source's [`DESCRIPTOR`].
@@ -45,25 +45,17 @@ impl Ager {
     fn pass(&self, pass: Pass, pages: u64, bits: &mut dyn AccessedBits, now: Duration) -> Found {
         let (memcg_id, nid) = (pass.key.memcg_id, pass.key.nid);
         let owner = Owner::Lruvec { memcg_id, nid };
-        let ready_before = self.reporter.stats().became_ready;
-        let mut young_pages = 0;
+        let mut found = Found::default();
         if let Some(previous) = pass.previous {
-            bits.young(owner, 0..pages, &mut |access| {
-                if self.config.hint_faults_run && access.is_hinted {
-                    return;
-                }
-                young_pages += access.pages;
-                if !self.is_reported_since(access.head, previous, now) {
-                    self.reporter
-                        .report_folio(access.head, access.nid, access.pages, now);
-                }
+            let leave_hinted = self.config.hint_faults_run;
+            let of = (owner, 0..pages);
+            let seen = report_young(&self.reporter, leave_hinted, bits, of, now, |access| {
+                !self.is_reported_since(access.head, previous, now)
             });
+            (found.young_pages, found.ready_folios) = (seen.young_pages, seen.ready);
         }
         bits.clear(owner, 0..pages);
-        Found {
-            young_pages,
-            ready_folios: self.reporter.stats().became_ready - ready_before,
-        }
+        found
     }
 }
 

@@ -10,7 +10,7 @@ use pghot_hotness::Table;
 use super::DESCRIPTOR;
 use super::adapt::{Adapt, Found, Window};
 use crate::bulk::BulkReporter;
-use crate::fake::{AccessedBits, Fake, Owner};
+use crate::fake::{AccessedBits, Fake, Owner, report_young};
 use crate::{Config, Descriptor, SourceStats};
 
 const PAGE_BYTES: u64 = 4096;
@@ -109,23 +109,15 @@ impl Fake for Scanner {
                 process.due = now + process.adapt.observe();
                 continue;
             }
-            let ready_before = self.reporter.stats().became_ready;
-            let mut young_pages = 0;
-            bits.young(owner, piece.clone(), &mut |access| {
-                if !(hint_faults_run && access.is_hinted) {
-                    young_pages += access.pages;
-                    self.reporter
-                        .report_folio(access.head, access.nid, access.pages, now);
-                }
-            });
-            let ready_pages = self.reporter.stats().became_ready - ready_before;
+            let of = (owner, piece.clone());
+            let seen = report_young(&self.reporter, hint_faults_run, bits, of, now, |_| true);
             let found = Found {
-                young_pages,
-                ready_pages,
+                young_pages: seen.young_pages,
+                ready_pages: seen.ready,
             };
             let since_last = process.last_read.map(|last| now - last);
             process.adapt.learn(found, window, since_last);
-            process.go_on(&piece, pages, ready_pages, window, now);
+            process.go_on(&piece, pages, found.ready_pages, window, now);
         }
         Some(STEP)
     }

@@ -210,9 +210,8 @@ impl Ager {
         self.schedule.set_rule(&self.shared.config().rule);
         let cpu = thread_cpu();
         let Some(listed) = self.list() else { return };
-        let pages = listed.iter().map(|(key, l)| (*key, l.pages)).collect();
         let round = monotonic();
-        let gone = self.schedule.update(&pages, round);
+        let gone = self.schedule.update(&listed, round);
         self.shared.add(Counter::LruvecsGone, gone);
         self.schedule.spend(thread_cpu().saturating_sub(cpu));
         while let Some(pass) = self.schedule.next(round)

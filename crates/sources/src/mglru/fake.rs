@@ -1,12 +1,14 @@
 //! The source on a modelled machine: agings by [`Schedule`], each of which reads and clears the bits of
 //! a lruvec.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use pghot_hotness::{Pfn, Table};
 
 use super::DESCRIPTOR;
+use super::lru_gen::Listed;
 use super::schedule::{Found, Key, Pass, Schedule};
 use crate::bulk::BulkReporter;
 use crate::fake::{AccessedBits, Fake, Owner, report_young};
@@ -78,13 +80,16 @@ impl Fake for Ager {
         schedule.set_rule(&rule);
         let owners = bits.owners().into_iter();
         let present = owners.filter_map(|(owner, pages)| match owner {
-            Owner::Lruvec { memcg_id, nid } => Some((Key { memcg_id, nid }, pages)),
+            Owner::Lruvec { memcg_id, nid } => {
+                // Its memcgs are never removed, so nobody compares generations.
+                Some((Key { memcg_id, nid }, Listed { max_seq: 0, pages }))
+            }
             Owner::Process(_) => None,
         });
-        let present = present.collect();
+        let present: BTreeMap<Key, Listed> = present.collect();
         schedule.update(&present, now);
         while let Some(pass) = schedule.next(now) {
-            let pages = present.get(&pass.key).copied().unwrap_or(0);
+            let pages = present.get(&pass.key).map_or(0, |l| l.pages);
             let found = self.pass(pass, pages, bits, now);
             schedule.done(pass, now, Duration::ZERO, found);
         }

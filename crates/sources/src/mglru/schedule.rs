@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use pghot_hotness::Rule;
 
+use super::lru_gen::Listed;
 use crate::budget::Budget;
 
 /// From one pass over a lruvec to the next, work time included, if the window allows it: that of the
@@ -65,6 +66,8 @@ pub struct Pass {
 
 #[derive(Debug)]
 struct Lruvec {
+    /// Its youngest generation when it was listed last.
+    max_seq: u64,
     due: Duration,
     /// When it was aged last.
     aged: Option<Duration>,
@@ -107,12 +110,19 @@ impl Schedule {
     }
 
     /// Takes over which lruvecs have pages now, and how many. Returns how many are gone.
-    pub fn update(&mut self, present: &BTreeMap<Key, u64>, now: Duration) -> u64 {
+    ///
+    /// Kernels give the id of a removed memcg to the next one. Generations only grow, so a lruvec
+    /// whose youngest went back is another one of the same name.
+    pub fn update(&mut self, present: &BTreeMap<Key, Listed>, now: Duration) -> u64 {
         let before = self.lruvecs.len();
-        self.lruvecs.retain(|key, _| present.contains_key(key));
+        self.lruvecs.retain(|key, lruvec| {
+            let listed = present.get(key);
+            listed.is_some_and(|listed| listed.max_seq >= lruvec.max_seq)
+        });
         let gone = before - self.lruvecs.len();
-        for (&key, &pages) in present {
+        for (&key, &Listed { max_seq, pages }) in present {
             let lruvec = self.lruvecs.entry(key).or_insert_with(|| Lruvec {
+                max_seq,
                 due: now,
                 aged: None,
                 period: PERIOD,
@@ -122,6 +132,7 @@ impl Schedule {
                 owed: 0,
                 useless: 0,
             });
+            lruvec.max_seq = max_seq;
             if lruvec.is_resting {
                 if pages >= lruvec.resting_pages + USEFUL_PAGES {
                     lruvec.due = lruvec.due.min(now);
@@ -277,10 +288,14 @@ mod tests {
         Duration::from_millis(ms)
     }
 
+    fn listed(max_seq: u64, pages: u64) -> Listed {
+        Listed { max_seq, pages }
+    }
+
     /// A schedule with its clock, which makes every pass that is due.
     struct Run {
         schedule: Schedule,
-        present: BTreeMap<Key, u64>,
+        present: BTreeMap<Key, Listed>,
         now: Duration,
         /// When each pass was made, and whether it was reported.
         passes: Vec<(Duration, Pass)>,
@@ -290,7 +305,7 @@ mod tests {
         fn new(keys: &[Key]) -> Run {
             Run {
                 schedule: Schedule::new(&rule(2, 3000), at(0)),
-                present: keys.iter().map(|&key| (key, 1000)).collect(),
+                present: keys.iter().map(|&key| (key, listed(1, 1000))).collect(),
                 now: at(0),
                 passes: Vec::new(),
             }
@@ -370,7 +385,7 @@ mod tests {
         let passes = run.passes.len();
         run.until(at(9_000), CHEAP, NOTHING);
         assert_eq!(run.passes.len(), passes);
-        run.present.insert(KEY, 1000 + USEFUL_PAGES);
+        run.present.insert(KEY, listed(1, 1000 + USEFUL_PAGES));
         run.until(at(10_500), CHEAP, NOTHING);
         assert_eq!(run.passes.len(), passes + 1);
     }
@@ -379,10 +394,10 @@ mod tests {
     fn what_left_is_not_what_there_is_to_grow_to() {
         let mut run = Run::new(&[KEY]);
         run.until(at(7_000), CHEAP, NOTHING);
-        run.present.insert(KEY, 10);
+        run.present.insert(KEY, listed(1, 10));
         run.until(at(9_000), CHEAP, NOTHING);
         let passes = run.passes.len();
-        run.present.insert(KEY, 10 + USEFUL_PAGES);
+        run.present.insert(KEY, listed(1, 10 + USEFUL_PAGES));
         run.until(at(11_000), CHEAP, NOTHING);
         assert_eq!(run.passes.len(), passes + 1);
     }
@@ -425,7 +440,7 @@ mod tests {
     #[test]
     fn a_refused_pass_waits_a_period_and_a_gone_memcg_is_forgotten() {
         let mut schedule = Schedule::new(&rule(2, 3000), at(0));
-        let present = BTreeMap::from([(KEY, 1000)]);
+        let present = BTreeMap::from([(KEY, listed(1, 1000))]);
         schedule.update(&present, at(0));
         assert!(schedule.next(at(0)).is_some());
         schedule.refused(KEY, at(0));
@@ -434,5 +449,18 @@ mod tests {
         assert_eq!(schedule.update(&BTreeMap::new(), at(2000)), 1);
         assert_eq!(schedule.next(at(9000)), None);
         assert_eq!(schedule.wait(at(9000)), at(1244));
+    }
+
+    #[test]
+    fn another_memcg_of_the_same_id_starts_afresh() {
+        let mut run = Run::new(&[KEY]);
+        run.until(at(3_000), CHEAP, WARM);
+        run.present.insert(KEY, listed(7, 1000));
+        assert_eq!(run.schedule.update(&run.present, run.now), 0, "it was aged");
+        run.present.insert(KEY, listed(3, 1000));
+        assert_eq!(run.schedule.update(&run.present, run.now), 1);
+        run.until(at(5_000), CHEAP, WARM);
+        let reported: Vec<bool> = run.reported().collect();
+        assert_eq!(reported, [false, true, true, false, true]);
     }
 }

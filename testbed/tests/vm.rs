@@ -40,7 +40,7 @@ mod together;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -51,6 +51,9 @@ use pool::Pool;
 /// Guests alive at the same time. Two emulated machines keep two host cores busy; more only slow
 /// each other down and waste memory.
 const GUESTS_MAX: usize = 2;
+
+/// Tests whose times are printed at the end: who wants a shorter suite looks there first.
+const SLOWEST_SHOWN: usize = 20;
 
 /// One test in a guest.
 struct Test {
@@ -211,8 +214,10 @@ fn main() -> ExitCode {
             let (kernel, pool) = (kernel.clone(), Arc::clone(&pool));
             let name = format!("{kernel}::{}::{}", test.machine, test.name);
             trials.push(Trial::test(name.clone(), move || {
-                test.run_twice(&name, &kernel, &pool)
-                    .map_err(|error| Failed::from(format!("{error:#}")))
+                let start = Instant::now();
+                let result = test.run_twice(&name, &kernel, &pool);
+                pool.note_time(&name, start.elapsed());
+                result.map_err(|error| Failed::from(format!("{error:#}")))
             }));
         }
     }
@@ -220,6 +225,10 @@ fn main() -> ExitCode {
     pool.clear();
     for name in pool.second_attempts() {
         println!("unsteady: {name} passed only at its second attempt");
+    }
+    let times = pool.times();
+    for (took, name) in times.iter().take(SLOWEST_SHOWN) {
+        println!("slow: {name} took {:.0} s", took.as_secs_f64());
     }
     if let Err(error) = publish() {
         eprintln!("cannot write what was measured: {error:#}");

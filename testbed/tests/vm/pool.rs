@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
+use std::time::Duration;
 
 use anyhow::Result;
 use pghot_testbed::{Kernel, Machine, Spec, Vm, guest_binaries};
@@ -33,6 +34,7 @@ const TOOLS: &[&str] = &[
 pub struct Pool {
     idle: Mutex<HashMap<ThreadId, Idle>>,
     second_attempts: Mutex<Vec<String>>,
+    took: Mutex<Vec<(Duration, String)>>,
 }
 
 struct Idle {
@@ -83,6 +85,21 @@ impl Pool {
     pub fn second_attempts(&self) -> Vec<String> {
         let names = self.second_attempts.lock();
         names.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Remembers how long a test took, both attempts together.
+    pub fn note_time(&self, name: &str, took: Duration) {
+        let times = self.took.lock();
+        let mut times = times.unwrap_or_else(PoisonError::into_inner);
+        times.push((took, name.to_owned()));
+    }
+
+    /// All tests with their times, longest first.
+    pub fn times(&self) -> Vec<(Duration, String)> {
+        let times = self.took.lock();
+        let mut times = times.unwrap_or_else(PoisonError::into_inner).clone();
+        times.sort_by(|a, b| b.cmp(a));
+        times
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<ThreadId, Idle>> {

@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use libbpf_rs::{
     MapCore, MapHandle, MapMut, Object, OpenMapMut, OpenObject, PrintLevel, ProgramMut, set_print,
@@ -92,4 +92,34 @@ pub fn map_memory(map: &MapHandle) -> io::Result<MmapMut> {
     // SAFETY: the memory belongs to a map that only this process and its BPF programs see, and
     // the mapping keeps the map alive. Callers read it as atomics or after the program has run.
     unsafe { MmapOptions::new().len(bytes).map_mut(&file) }
+}
+
+/// A loaded `syscall` program (since 5.14) that any thread may call. It keeps the program, and with it
+/// the maps that it uses.
+pub struct Callable(OwnedFd);
+
+impl Callable {
+    /// The program of a loaded object; see [`program`].
+    pub fn of(object: &Object, name: &str) -> io::Result<Callable> {
+        let program = program(object, name).as_fd().try_clone_to_owned()?;
+        Ok(Callable(program))
+    }
+
+    /// Runs it with the bytes of its argument, which it may change, and returns what it returned.
+    pub fn call(&self, context: &mut [u8]) -> io::Result<u32> {
+        let mut options = libbpf_sys::bpf_test_run_opts {
+            sz: size_of::<libbpf_sys::bpf_test_run_opts>() as _,
+            ctx_in: context.as_mut_ptr().cast(),
+            ctx_size_in: context.len() as u32,
+            ..Default::default()
+        };
+        // SAFETY: the kernel reads and writes `ctx_size_in` bytes at `ctx_in`, which are `context`, and
+        // otherwise only `options`.
+        let error = unsafe { libbpf_sys::bpf_prog_test_run_opts(self.0.as_raw_fd(), &mut options) };
+        match error {
+            0 => Ok(options.retval),
+            // libbpf returns the negated error number.
+            error => Err(io::Error::from_raw_os_error(-error)),
+        }
+    }
 }

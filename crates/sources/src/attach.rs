@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject};
 use memmap2::MmapMut;
 use pghot_hotness::Rule;
-use pghot_linux::bpf;
+use pghot_linux::bpf::{self, Callable};
 
 use crate::records::RANGES_MAX;
 use crate::{Error, ReadySample, RecordMaps, SourceCost, SourceStats};
@@ -50,10 +50,11 @@ fn bpf_error(what: &'static str) -> impl FnOnce(libbpf_rs::Error) -> Error {
     move |source| Error::Bpf { what, source }
 }
 
-fn open(image: &[u8]) -> Result<OpenObject, Error> {
-    ObjectBuilder::default()
-        .open_memory(image)
-        .map_err(bpf_error("open the source's BPF object"))
+/// Has a program loaded that is not by itself.
+pub(crate) fn choose(object: &mut OpenObject, program: &str) {
+    for mut candidate in object.progs_mut().filter(|p| p.name() == program) {
+        candidate.set_autoload(true);
+    }
 }
 
 fn map_array(object: &mut Object, name: &str) -> Result<MmapMut, Error> {
@@ -67,29 +68,21 @@ fn map_array(object: &mut Object, name: &str) -> Result<MmapMut, Error> {
 impl Reporter {
     /// Loads `image`, a BPF object that includes `records.bpf.h` and declares `stats`.
     pub fn load(image: &[u8], maps: &RecordMaps, rule: &Rule) -> Result<Reporter, Error> {
-        Reporter::load_opened(open(image)?, maps, rule)
+        Reporter::load_with(image, maps, rule, |_| Ok(()))
     }
 
-    /// The same for an object that has a program for each of several kernels, none of them loaded
-    /// unless asked for (`SEC("?...")`): loads this one.
-    pub fn load_program(
+    /// The same after a last touch: for an object that has programs for several kernels, none of
+    /// them loaded unless asked for (`SEC("?...")`, [`choose`]), or maps whose size is not constant.
+    pub fn load_with(
         image: &[u8],
-        program: &str,
         maps: &RecordMaps,
         rule: &Rule,
+        prepare: impl FnOnce(&mut OpenObject) -> libbpf_rs::Result<()>,
     ) -> Result<Reporter, Error> {
-        let mut open = open(image)?;
-        for mut candidate in open.progs_mut().filter(|p| p.name() == program) {
-            candidate.set_autoload(true);
-        }
-        Reporter::load_opened(open, maps, rule)
-    }
-
-    fn load_opened(
-        mut open: OpenObject,
-        maps: &RecordMaps,
-        rule: &Rule,
-    ) -> Result<Reporter, Error> {
+        let mut open = ObjectBuilder::default()
+            .open_memory(image)
+            .map_err(bpf_error("open the source's BPF object"))?;
+        prepare(&mut open).map_err(bpf_error("prepare the source's BPF object"))?;
         let shared = "share the record maps";
         bpf::open_map(&mut open, "records")
             .reuse_fd(maps.records_fd())
@@ -132,6 +125,14 @@ impl Reporter {
         attached.map_err(|source| Error::Bpf {
             what: "attach the source's BPF program",
             source,
+        })
+    }
+
+    /// A `syscall` program, for the source's thread to call.
+    pub fn callable(&self, program: &str) -> Result<Callable, Error> {
+        Callable::of(&self.object, program).map_err(|source| Error::Bpf {
+            what: "reopen the source's BPF program",
+            source: source.into(),
         })
     }
 

@@ -23,9 +23,15 @@ const SIZE_MIB: &str = "128";
 /// One row of the table, before it is measured.
 pub struct Cell {
     test: Test,
-    source: &'static str,
-    bit: &'static str,
+    source: &'static Alone,
     shape: &'static Shape,
+}
+
+/// A source that runs alone.
+struct Alone {
+    name: &'static str,
+    bit: &'static str,
+    env: &'static [(&'static str, &'static str)],
 }
 
 /// A kind of memory.
@@ -67,23 +73,45 @@ impl Row {
     }
 }
 
-const fn cell(
-    name: &'static str,
-    source: (&'static str, &'static str),
-    shape: &'static Shape,
-) -> Cell {
+const fn cell(name: &'static str, source: &'static Alone, shape: &'static Shape) -> Cell {
     Cell {
         test: Test::new(name, shape.machine, measure),
-        source: source.0,
-        bit: source.1,
+        source,
         shape,
     }
 }
 
-const HINT_FAULT: (&str, &str) = ("hint_fault", "0x1");
-const PGTSCAN: (&str, &str) = ("pgtscan", "0x4");
-const PAGE_CACHE: (&str, &str) = ("page_cache", "0x8");
-const MGLRU: (&str, &str) = ("mglru", "0x10");
+/// A cell of one kernel alone, because on others the source is blind there.
+const fn cell_on(
+    kernel: &'static str,
+    name: &'static str,
+    source: &'static Alone,
+    shape: &'static Shape,
+) -> Cell {
+    Cell {
+        test: Test::new(name, shape.machine, measure).only_on(kernel),
+        source,
+        shape,
+    }
+}
+
+const fn alone(name: &'static str, bit: &'static str) -> Alone {
+    Alone {
+        name,
+        bit,
+        env: &[],
+    }
+}
+
+static HINT_FAULT: Alone = alone("hint_fault", "0x1");
+static PGTSCAN: Alone = alone("pgtscan", "0x4");
+static PAGE_CACHE: Alone = alone("page_cache", "0x8");
+static MGLRU: Alone = alone("mglru", "0x10");
+/// As on a kernel that has no function to hook.
+static GENERATIONS: Alone = Alone {
+    env: &[("PGHOT_MGLRU_HOOK", "none")],
+    ..alone("mglru_generations", "0x10")
+};
 
 const fn shape(name: &'static str, flags: &'static [&'static str]) -> Shape {
     Shape {
@@ -112,22 +140,25 @@ static READ: Shape = Shape {
 
 /// Every cell. A shape that a source cannot see is missing here and explained in its README.
 static CELLS: &[Cell] = &[
-    cell("accuracy_hint_fault_scattered", HINT_FAULT, &SCATTERED),
-    cell("accuracy_hint_fault_contiguous", HINT_FAULT, &CONTIGUOUS),
-    cell("accuracy_hint_fault_thp", HINT_FAULT, &THP),
-    cell("accuracy_pgtscan_scattered", PGTSCAN, &SCATTERED),
-    cell("accuracy_pgtscan_contiguous", PGTSCAN, &CONTIGUOUS),
-    cell("accuracy_pgtscan_thp", PGTSCAN, &THP),
-    cell("accuracy_pgtscan_shared", PGTSCAN, &SHARED),
-    cell("accuracy_pgtscan_forks", PGTSCAN, &FORKS),
-    cell("accuracy_pgtscan_file", PGTSCAN, &FILE),
-    cell("accuracy_page_cache_read", PAGE_CACHE, &READ),
-    cell("accuracy_mglru_scattered", MGLRU, &SCATTERED),
-    cell("accuracy_mglru_contiguous", MGLRU, &CONTIGUOUS),
-    cell("accuracy_mglru_thp", MGLRU, &THP),
-    cell("accuracy_mglru_shared", MGLRU, &SHARED),
-    cell("accuracy_mglru_forks", MGLRU, &FORKS),
-    cell("accuracy_mglru_file", MGLRU, &FILE),
+    cell("accuracy_hint_fault_scattered", &HINT_FAULT, &SCATTERED),
+    cell("accuracy_hint_fault_contiguous", &HINT_FAULT, &CONTIGUOUS),
+    cell("accuracy_hint_fault_thp", &HINT_FAULT, &THP),
+    cell("accuracy_pgtscan_scattered", &PGTSCAN, &SCATTERED),
+    cell("accuracy_pgtscan_contiguous", &PGTSCAN, &CONTIGUOUS),
+    cell("accuracy_pgtscan_thp", &PGTSCAN, &THP),
+    cell("accuracy_pgtscan_shared", &PGTSCAN, &SHARED),
+    cell("accuracy_pgtscan_forks", &PGTSCAN, &FORKS),
+    cell("accuracy_pgtscan_file", &PGTSCAN, &FILE),
+    cell("accuracy_page_cache_read", &PAGE_CACHE, &READ),
+    cell("accuracy_mglru_scattered", &MGLRU, &SCATTERED),
+    cell("accuracy_mglru_contiguous", &MGLRU, &CONTIGUOUS),
+    cell("accuracy_mglru_thp", &MGLRU, &THP),
+    cell("accuracy_mglru_shared", &MGLRU, &SHARED),
+    cell("accuracy_mglru_forks", &MGLRU, &FORKS),
+    cell("accuracy_mglru_file", &MGLRU, &FILE),
+    cell("accuracy_generations_scattered", &GENERATIONS, &SCATTERED),
+    cell_on("6.12", "accuracy_generations_thp", &GENERATIONS, &THP),
+    cell_on("6.12", "accuracy_generations_file", &GENERATIONS, &FILE),
 ];
 
 /// The cells as tests.
@@ -146,7 +177,12 @@ fn measure(ctx: &mut Ctx) -> Result<()> {
         page_cache::mount_disk(vm)?;
     }
     // The emulator clears accessed bits some thirty times slower than a machine does.
-    let start = ["--enabled-sources", cell.bit, "--scan-stall-max-ms", "300"];
+    let start = [
+        "--enabled-sources",
+        cell.source.bit,
+        "--scan-stall-max-ms",
+        "300",
+    ];
     let mut flags = vec!["--size-mib", SIZE_MIB, "--hot-percent", "10"];
     flags.extend(["--cold-sweep-seconds", "20", "--seconds", SECONDS]);
     let (daemon, run) = match cell.shape.flags {
@@ -154,19 +190,19 @@ fn measure(ctx: &mut Ctx) -> Result<()> {
             flags.extend(["--report-ms", "1000"]);
             flags.extend(more);
             let held = hold_hotset(vm, &flags)?;
-            let daemon = Daemon::start(vm, &start)?;
+            let daemon = Daemon::start_with(vm, &start, cell.source.env)?;
             go(vm)?;
             (daemon, finish(held)?)
         }
         None => {
             flags.extend(["--file", page_cache::FILE]);
-            let daemon = Daemon::start(vm, &start)?;
+            let daemon = Daemon::start_with(vm, &start, cell.source.env)?;
             (daemon, page_cache::pagecache(vm, &flags)?)
         }
     };
     let status = daemon.status()?;
     let row = Row {
-        source: cell.source,
+        source: cell.source.name,
         kernel: ctx.kernel.name.clone(),
         shape: cell.shape.name,
         recall: number(&run, "/recall")?,

@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use pghot_testbed::Vm;
 use serde_json::Value;
 
-use crate::rig::{Daemon, finish, hotset, number, source, start_hotset};
+use crate::rig::{Daemon, finish, go, hold_hotset, hotset, number, source, start_hotset};
 use crate::{Ctx, Test};
 
 pub const TESTS: &[Test] = &[
@@ -15,6 +15,11 @@ pub const TESTS: &[Test] = &[
         "mglru_follows_memcgs",
         "tiered3",
         follows_memcgs_that_come_and_go,
+    ),
+    Test::new(
+        "mglru_finds_what_turns_hot",
+        "tiered3",
+        finds_what_turns_hot,
     ),
     Test::new(
         "mglru_switched_off_leaves_nothing",
@@ -99,6 +104,22 @@ fn follows_memcgs_that_come_and_go(ctx: &mut Ctx) -> Result<()> {
     Ok(())
 }
 
+/// Huge pages that nobody touched for many agings become hot. They are in the oldest generation by then.
+fn finds_what_turns_hot(ctx: &mut Ctx) -> Result<()> {
+    let vm = &ctx.vm;
+    let flags = ["--backing", "thp", "--seconds", "30"];
+    let held = hold_hotset(vm, &[KNOWN, SWEPT, &flags].concat())?;
+    let daemon = Daemon::start(vm, ALONE)?;
+    wait_for_detail(vm, &daemon, "agings", 8.0)?;
+    go(vm)?;
+    let done = finish(held)?;
+    let (recall, precision) = (number(&done, "/recall")?, number(&done, "/precision")?);
+    let found = recall >= 0.95 && precision >= 0.95;
+    ensure!(found, "{done}\n{:#}", daemon.status()?);
+    daemon.stop()?;
+    Ok(())
+}
+
 /// The threads and BPF objects that the daemon holds.
 fn holdings(vm: &Vm, pid: i32) -> Result<(Vec<String>, usize)> {
     let mut threads = Vec::new();
@@ -162,6 +183,15 @@ fn says_what_is_missing(ctx: &mut Ctx) -> Result<()> {
     vm.write(ENABLED, "5")?;
     runs_on("does not walk page tables")?;
     vm.write(ENABLED, &enabled)?;
+    for (way, words) in [
+        ("yes", "only value is `none`"),
+        ("none", "before and after"),
+    ] {
+        let env = [("PGHOT_MGLRU_HOOK", way)];
+        let output = vm.exec_with(&["pghot", "doctor"], &env, b"")?;
+        let line = output.stdout.lines().find(|line| line.contains("mglru"));
+        ensure!(line.is_some_and(|line| line.contains(words)), "{output:?}");
+    }
     vm.exec(&["umount", "/sys/kernel/debug"])?.success()?;
     runs_on("mount -t debugfs")?;
     let alone = vm.exec(&["pghot", "run", "--enabled-sources", "0x10"])?;

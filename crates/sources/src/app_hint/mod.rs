@@ -10,7 +10,7 @@
 //! | [`server`] | the thread: all connections in bounded rounds |
 
 mod client;
-mod pages;
+pub(crate) mod pages;
 mod server;
 mod socket;
 

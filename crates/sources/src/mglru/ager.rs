@@ -10,6 +10,7 @@ use pghot_linux::SysRoot;
 use pghot_linux::host::monotonic;
 use tracing::warn;
 
+use super::generations::{Generations, Moment};
 use super::lru_gen::{self, Listed, Mode, Refusal};
 use super::schedule::{Found, Key, Pass, Schedule};
 use crate::Config;
@@ -117,13 +118,19 @@ mod field {
     pub const READY_FOLIOS: usize = 6;
     pub const NEW_PAGES: usize = 7;
     pub const RECENT_PAGES: usize = 8;
-    pub const WORDS: usize = 9;
+    pub const GEN_SHIFT: usize = 9;
+    pub const WORDS: usize = 10;
 }
 
 impl Aging {
     /// `memory` maps the array `agings`.
     pub fn new(memory: MmapMut) -> Aging {
         Aging(memory)
+    }
+
+    /// Tells the program where page flags keep the generation.
+    pub fn set_place(&self, shift: u32) {
+        self.set(field::GEN_SHIFT, shift.into());
     }
 
     fn words(&self) -> &[AtomicU64] {
@@ -170,6 +177,8 @@ pub struct Ager {
     /// Lower-tier nodes, each with the node that its accesses are reported for.
     nodes: BTreeMap<u32, u32>,
     aging: Aging,
+    /// Without a hook.
+    generations: Option<Generations>,
     schedule: Schedule,
     shared: Arc<Shared>,
     was_off: bool,
@@ -181,12 +190,14 @@ impl Ager {
         root: &SysRoot,
         nodes: BTreeMap<u32, u32>,
         aging: Aging,
+        generations: Option<Generations>,
         shared: &Arc<Shared>,
     ) -> Ager {
         Ager {
             root: root.clone(),
             nodes,
             aging,
+            generations,
             schedule: Schedule::new(&shared.config().rule, monotonic()),
             shared: Arc::clone(shared),
             was_off: false,
@@ -263,7 +274,20 @@ impl Ager {
             let leave_hinted = self.shared.config().hint_faults_run;
             self.aging.begin(*target, start, previous, leave_hinted);
         }
+        // What a pass finds that only clears is of no interest.
+        let generations = self
+            .generations
+            .as_ref()
+            .filter(|_| pass.previous.is_some());
+        if let Some(generations) = generations {
+            generations.read(pass.key.nid, max_seq, Moment::Before);
+        }
         let result = lru_gen::age(&lru_gen::path(&self.root), pass.key, max_seq);
+        if let Some(generations) = generations
+            && result.is_ok()
+        {
+            generations.read(pass.key.nid, max_seq, Moment::After);
+        }
         let (found, new_pages, recent_pages) = self.aging.end();
         let cpu = thread_cpu().saturating_sub(cpu);
         let took = monotonic().saturating_sub(start);

@@ -100,6 +100,30 @@ pub fn parse(list: &str, wanted: impl Fn(u32) -> bool) -> BTreeMap<Key, Listed> 
     lruvecs
 }
 
+/// The memcg of the process whose `/proc/PID/cgroup` is `cgroups`: that of its control group, or of
+/// the nearest one above that has the memory controller.
+pub fn memcg_of(list: &str, cgroups: &str) -> Option<u64> {
+    let fields = |line: &'_ str| {
+        let mut fields = line.splitn(3, ':').skip(1).map(str::to_owned);
+        Some((fields.next()?, fields.next()?))
+    };
+    let has_memory = |names: &str| names.split(',').any(|name| name == "memory");
+    let lines: Vec<_> = cgroups.lines().filter_map(fields).collect();
+    let own = lines.iter().find(|(names, _)| has_memory(names));
+    // With the second version of control groups there is one line without names.
+    let (_, path) = own.or_else(|| lines.iter().find(|(names, _)| names.is_empty()))?;
+    let mut above = Path::new(path).ancestors();
+    above.find_map(|path| {
+        let named = list.lines().find_map(|line| {
+            let (id, listed) = line.strip_prefix("memcg")?.trim_start().split_once(' ')?;
+            // Without the memory controller there is one memcg, which has no path.
+            let listed = Some(listed).filter(|listed| !listed.is_empty());
+            (Path::new(listed.unwrap_or("/")) == path).then_some(id)
+        });
+        named?.parse().ok()
+    })
+}
+
 /// The command that ages a lruvec's youngest generation: with swappiness 200 anonymous pages are
 /// looked at even without swap, and 1 looks into all page tables, not only promising ones.
 pub fn command(key: Key, max_seq: u64) -> String {
@@ -177,6 +201,18 @@ memcg    40 /g
             ),
         ];
         assert_eq!(listed, BTreeMap::from(expected));
+    }
+
+    #[test]
+    fn a_process_has_the_memcg_of_its_group_or_of_one_above() {
+        let of = |cgroups| memcg_of(LIST, cgroups);
+        assert_eq!(of("0::/g\n"), Some(40));
+        assert_eq!(of("0::/g/without/memory\n"), Some(40));
+        assert_eq!(of("0::/elsewhere\n"), Some(1));
+        assert_eq!(of("5:cpu,memory:/g\n1:name=systemd:/x\n0::/x\n"), Some(40));
+        assert_eq!(memcg_of("memcg     0 \n node 2\n", "0::/x\n"), Some(0));
+        assert_eq!(of(""), None);
+        assert_eq!(memcg_of("", "0::/g\n"), None);
     }
 
     #[test]

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // MGLRU aging: the kernel walks page tables, clears accessed bits and calls one function for each
 // page that was young. These programs see those calls, and report the pages of the agings that the
-// source's own thread asked for.
+// source's own thread asked for. Where there is no such function to see, others compare what the
+// flags of all pages say before the aging and after it.
 
 #include <stdbool.h>
 #include "records.bpf.h"
@@ -13,7 +14,7 @@ char LICENSE[] SEC("license") = "GPL";
 struct lru_gen_mm_walk;
 
 enum pageflags___workingset { PG_workingset = 2 };
-enum pageflags___swapbacked { PG_swapbacked = 17 };
+enum pageflags___lru { PG_lru = 4 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -33,6 +34,7 @@ struct aging {
 	__u64 ready_folios;
 	__u64 new_pages;	/* young, but perhaps only since they were allocated */
 	__u64 recent_pages;	/* reported by the aging before, or by this one already */
+	__u64 gen_shift;	/* where page flags keep the generation, if it must be known */
 	__u64 vmemmap;		/* 0 until it was looked up */
 	__u64 folio;		/* see folio_pfn() */
 };
@@ -136,18 +138,22 @@ int BPF_PROG(mglru_update_gen, struct folio *folio, int gen, int old_gen)
 	return 0;
 }
 
+#define NR_GENS		4	/* MAX_NR_GENS */
+#define LRU_GEN_MASK	7	/* a generation's number modulo that, plus one; 0 on no list */
+
 /*
- * Kernels that inline folio_update_gen() into walk_update_folio() (in BTF of 7.2). These mark a page
- * with PG_referenced when they first find it young, and with PG_workingset the next time. The
- * latter stays until the page is freed: without it, nobody knows that an anonymous or shmem page was
- * ever accessed after its birth, which put it into the youngest generation.
+ * Kernels that inline folio_update_gen() into walk_update_folio() (in BTF of 7.2). An anonymous or shmem
+ * page is born into the youngest generation but one there. It stays when it is found young the first
+ * time, and gets PG_workingset when it moves to the youngest. So in these two, without that mark, it was
+ * born after the last aging, and its accessed bit is that of its birth. Pages of files are born into the
+ * oldest one.
  *
- * Pages of files are born into the oldest generation. Each aging of ours pushes that one out of the
- * way, which takes PG_referenced off its pages, so the next finds them as if for the first time and
- * they never get PG_workingset. For them the first time has to count, as it does above.
+ * The mark alone does not tell. The first time is marked by PG_referenced, which each aging of ours takes
+ * off the pages of the oldest generation, because it pushes that one out of the way. For pages that have
+ * been idle for long, every time is the first.
  */
 SEC("?fentry/walk_update_folio")
-int BPF_PROG(mglru_walk_update, struct lru_gen_mm_walk *walk, struct folio *folio)
+int BPF_PROG(mglru_walk_update, struct lru_gen_mm_walk *walk, struct folio *folio, int new_gen)
 {
 	struct aging *a = our_aging();
 
@@ -156,8 +162,122 @@ int BPF_PROG(mglru_walk_update, struct lru_gen_mm_walk *walk, struct folio *foli
 
 	unsigned long flags = folio_flags(folio);
 	__u32 workingset = bpf_core_enum_value(enum pageflags___workingset, PG_workingset);
-	__u32 swapbacked = bpf_core_enum_value(enum pageflags___swapbacked, PG_swapbacked);
+	__u32 gen = flags >> (a->gen_shift & 63) & LRU_GEN_MASK;
+	/* How much older than the youngest. */
+	__u32 age = ((__u32)new_gen + 1 + NR_GENS - gen) % NR_GENS;
 
-	report_young(a, folio, flags, (flags >> swapbacked & 1) && !(flags >> workingset & 1));
+	report_young(a, folio, flags, !gen || (age < 2 && !(flags >> workingset & 1)));
+	return 0;
+}
+
+/*
+ * Kernels that inline both. A young page moves to the generation that was the youngest when the aging
+ * began, and its generation is in its page flags. Births go there too, so a page must have been in an
+ * older one right before. What changed meanwhile is what the aging found, whichever memcg it is of:
+ * other lruvecs' pages move only when they are accessed, or when reclaim finds that they were.
+ *
+ * `syscall` programs (since 5.14), which the source's thread runs right before the aging and right
+ * after it. bpf_rdonly_cast (since 6.2) makes a typed pointer of an address.
+ */
+extern void *bpf_rdonly_cast(const void *object, __u32 type) __ksym __weak;
+
+/* One bit for each page that has a record: in an older generation before the aging. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);		/* set before load: one for each section */
+	__type(key, __u32);
+	__uint(value_size, HOTNESS_SECTION_PAGES / 8);
+} older_pages SEC(".maps");
+
+/* See generations.rs. */
+struct reading {
+	__u64 first_pfn;	/* of a section */
+	__u64 vmemmap;		/* found by the program */
+	__u32 section;
+	__u32 gen_shift;	/* where the flags keep the generation */
+	__u32 youngest;		/* how they name the one that young pages move to */
+	__u32 is_after;		/* read to report; 0: to remember */
+};
+
+static __always_inline struct folio *folio_at(__u64 vmemmap, __u64 pfn)
+{
+	void *page = (void *)(vmemmap + pfn * bpf_core_type_size(struct page));
+
+	return bpf_rdonly_cast(page, bpf_core_type_id_kernel(struct folio));
+}
+
+static long read_page(__u32 i, void *ctx)
+{
+	struct reading *r = ctx;
+	__u32 section = r->section;
+	__u32 zero = 0;
+	__u64 *older = bpf_map_lookup_elem(&older_pages, &section);
+	struct aging *a = bpf_map_lookup_elem(&agings, &zero);
+
+	if (!older || !a)
+		return 1;
+
+	struct folio *folio = folio_at(r->vmemmap, r->first_pfn + i);
+	unsigned long flags = folio_flags(folio);
+	__u32 gen = flags >> (r->gen_shift & 63) & LRU_GEN_MASK;
+	/* Never set in the tails of a large folio. */
+	bool is_listed = gen && flags >> bpf_core_enum_value(enum pageflags___lru, PG_lru) & 1;
+	__u64 *word = &older[(i & (HOTNESS_SECTION_PAGES - 1)) / 64];
+	__u64 bit = 1ull << (i & 63);
+
+	if (r->is_after) {
+		if (*word & bit && is_listed && gen == r->youngest)
+			report_young(a, folio, flags, false);
+	} else if (is_listed && gen != r->youngest) {
+		*word |= bit;
+	} else {
+		*word &= ~bit;
+	}
+	return 0;
+}
+
+/* Reads the flags of a section's pages. */
+SEC("?syscall")
+int mglru_read_section(struct reading *request)
+{
+	struct reading r = *request;
+
+	if (!knows_addresses() || !bpf_ksym_exists(bpf_rdonly_cast))
+		return 1;
+	r.vmemmap = find_vmemmap(find_pgdir_shift());
+	bpf_loop(HOTNESS_SECTION_PAGES, read_page, &r, 0);
+	return 0;
+}
+
+/* Page frames in, their flags out: for finding out where the flags keep the generation. */
+#define OWN_PAGES_MAX	512
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, OWN_PAGES_MAX);
+	__type(key, __u32);
+	__type(value, __u64);
+} own_pages SEC(".maps");
+
+static long read_flags(__u32 i, void *ctx)
+{
+	__u64 *slot = bpf_map_lookup_elem(&own_pages, &i);
+
+	if (!slot)
+		return 1;
+	*slot = folio_flags(folio_at(*(__u64 *)ctx, *slot));
+	return 0;
+}
+
+SEC("?syscall")
+int mglru_page_flags(void *ctx)
+{
+	if (!knows_addresses() || !bpf_ksym_exists(bpf_rdonly_cast))
+		return 1;
+
+	__u64 vmemmap = find_vmemmap(find_pgdir_shift());
+
+	bpf_loop(OWN_PAGES_MAX, read_flags, &vmemmap, 0);
 	return 0;
 }

@@ -8,22 +8,26 @@ use std::fs::OpenOptions;
 use std::io;
 use std::sync::Arc;
 
+use libbpf_rs::OpenObject;
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{Func, FuncProto};
 use pghot_linux::SysRoot;
 
-use crate::attach::Reporter;
+use crate::attach::{Reporter, choose};
 use crate::worker::Worker;
 use crate::{
     Availability, Config, Descriptor, Error, Kind, ReadySample, Source, SourceCost, SourceStats,
     Start,
 };
 use ager::{Ager, Aging, Shared};
+use generations::Generations;
 use lru_gen::Mode;
 
 mod ager;
 mod fake;
+mod generations;
 mod lru_gen;
+mod place;
 mod schedule;
 
 /// The entry of [`crate::SOURCES`].
@@ -46,34 +50,53 @@ struct Hook {
     /// The position of its parameter `folio`, without which it is another function.
     folio_at: usize,
     program: &'static str,
+    /// Whether its program must know where page flags keep the generation.
+    needs_place: bool,
 }
 
-/// In order of preference: the first tells a page's generation, hence what is new and what was met
-/// before, without help of the page's flags.
+/// In order of preference: the first tells a page's generation, hence what is new, by its result.
 const HOOKS: &[Hook] = &[
     Hook {
         function: "folio_update_gen",
         folio_at: 0,
         program: "mglru_update_gen",
+        needs_place: false,
     },
     Hook {
         function: "walk_update_folio",
         folio_at: 1,
         program: "mglru_walk_update",
+        needs_place: true,
     },
 ];
+
+/// `none` makes the source do without a hook, for tests only; see README.md.
+const HOOK_VARIABLE: &str = "PGHOT_MGLRU_HOOK";
+
+/// How young pages are told.
+enum Way {
+    Hook(&'static Hook),
+    /// By their flags, before and after an aging.
+    Generations,
+}
+
+const BY_GENERATIONS: &str = "this kernel inlines the functions that are called for young pages, so \
+                              the flags of all pages of the lower tier are read before and after \
+                              each aging, which costs more; where they keep the generation is found \
+                              out when the source starts";
 
 struct Mglru {
     /// Dropped first: it writes what the programs read.
     worker: Worker,
     shared: Arc<Shared>,
-    _link: libbpf_rs::Link,
+    _link: Option<libbpf_rs::Link>,
     reporter: Reporter,
 }
 
 fn check(root: &SysRoot) -> Availability {
-    match prerequisites(root).and_then(|()| hook(root)) {
-        Ok(_) => Availability::Available,
+    match prerequisites(root).and_then(|()| way(root)) {
+        Ok(Way::Hook(_)) => Availability::Available,
+        Ok(Way::Generations) => Availability::Untried(BY_GENERATIONS),
         Err(why) => Availability::Unavailable(why),
     }
 }
@@ -123,18 +146,23 @@ fn prerequisites(root: &SysRoot) -> Result<(), String> {
 }
 
 /// What this kernel's BTF offers.
-fn hook(root: &SysRoot) -> Result<&'static Hook, String> {
+fn way(root: &SysRoot) -> Result<Way, String> {
+    match std::env::var_os(HOOK_VARIABLE) {
+        Some(value) if value == "none" => return Ok(Way::Generations),
+        Some(value) => {
+            return Err(format!(
+                "{HOOK_VARIABLE} is `{}`; its only value is `none`, for tests: unset it to use what \
+                 this kernel has",
+                value.display()
+            ));
+        }
+        None => {}
+    }
     let path = root.sys.join("kernel/btf/vmlinux");
     let btf = Btf::from_path(&path)
         .map_err(|error| format!("cannot read BTF from {}: {error}", path.display()))?;
     let found = HOOKS.iter().find(|hook| is_in(&btf, hook));
-    found.ok_or_else(|| {
-        let [first, second] = [HOOKS[0].function, HOOKS[1].function];
-        format!(
-            "this kernel inlines both {first}() and {second}(), or has them in another form: \
-             neither is in its BTF as expected"
-        )
-    })
+    Ok(found.map_or(Way::Generations, Way::Hook))
 }
 
 fn is_in(btf: &Btf<'_>, hook: &Hook) -> bool {
@@ -149,18 +177,44 @@ fn is_in(btf: &Btf<'_>, hook: &Hook) -> bool {
 
 fn start(start: &mut Start<'_>) -> Result<Box<dyn Source>, Error> {
     let root = start.knobs.root().clone();
-    let hook = hook(&root).map_err(Error::Setup)?;
-    let mut reporter =
-        Reporter::load_program(OBJECT, hook.program, start.maps, &start.config.rule)?;
-    let link = reporter.attach(hook.program)?;
+    let way = way(&root).map_err(Error::Setup)?;
+    let span = start.maps.span();
+    let prepare = |object: &mut OpenObject| match &way {
+        Way::Hook(hook) => {
+            choose(object, hook.program);
+            if hook.needs_place {
+                place::prepare(object);
+            }
+            Ok(())
+        }
+        Way::Generations => {
+            place::prepare(object);
+            generations::prepare(object, span)
+        }
+    };
+    let mut reporter = Reporter::load_with(OBJECT, start.maps, &start.config.rule, prepare)?;
     let lower = start.topology.lower_tier_nodes();
     // Who accessed a page is not known here; the nearest top-tier node is the likeliest.
     let nodes: BTreeMap<u32, u32> = lower
         .filter_map(|node| Some((node.nid, start.topology.nearest_top_tier_node(node.nid)?)))
         .collect();
-    let shared = Shared::new(&start.config);
+    let first = nodes.keys().next().copied();
+    let nid = first.ok_or_else(|| Error::Setup("there is no lower tier".into()))?;
     let aging = Aging::new(reporter.map_array("agings")?);
-    let ager = Ager::new(&root, nodes, aging, &shared);
+    let (link, generations) = match way {
+        Way::Hook(hook) => {
+            if hook.needs_place {
+                aging.set_place(place::find(&root, &mut reporter, nid)?);
+            }
+            (Some(reporter.attach(hook.program)?), None)
+        }
+        Way::Generations => {
+            let shift = place::find(&root, &mut reporter, nid)?;
+            (None, Some(Generations::new(&reporter, span, shift)?))
+        }
+    };
+    let shared = Shared::new(&start.config);
+    let ager = Ager::new(&root, nodes, aging, generations, &shared);
     Ok(Box::new(Mglru {
         worker: Worker::spawn(DESCRIPTOR.name, move |pace| ager.run(pace))?,
         shared,

@@ -2,7 +2,9 @@
 //! no clock, no kernel.
 //!
 //! A page is reported by every second pass at most (mglru.bpf.c), and needs `freq_threshold` reports,
-//! none further apart than the window, before it is ready. So two passes must fit into the window.
+//! none further apart than the window, before it is ready. So two passes must fit into the window, and
+//! a third: pages whose entries stay in the TLB are seen again when the first promotions of their
+//! process have flushed it, which is a pass later, and their first report must still count then.
 //! And the first pass after a pause tells nothing, since nobody knows when the accessed bits that it
 //! finds were set. So a lruvec is never aged now and then: it is aged in *bursts*, one pass that only
 //! clears and then at least as many as the threshold takes, and rests in between.
@@ -174,7 +176,7 @@ impl Schedule {
         lruvec.aged = Some(start);
         lruvec.is_resting = false;
         if pass.previous.is_none() {
-            lruvec.owed = 2 * freq_threshold - 1;
+            lruvec.owed = 2 * freq_threshold;
             lruvec.period = slowest;
         } else {
             lruvec.owed = lruvec.owed.saturating_sub(1);
@@ -248,9 +250,9 @@ impl Schedule {
         self.budget.is_spent()
     }
 
-    /// The period as long as nothing becomes ready: two of them are surely within the window.
+    /// The period as long as nothing becomes ready: three of them are surely within the window.
     fn period(&self) -> Duration {
-        let longest = self.window.saturating_sub(SLACK) / 2;
+        let longest = self.window.saturating_sub(SLACK) / 3;
         longest.clamp(PERIOD_MIN, PERIOD)
     }
 }
@@ -335,12 +337,12 @@ mod tests {
     }
 
     /// Of the default window, 3000 ms.
-    const PERIOD_MS: u128 = 1244;
+    const PERIOD_MS: u128 = 829;
 
     #[test]
     fn the_first_pass_is_not_reported() {
         let mut run = Run::new(&[KEY]);
-        run.until(at(6_000), CHEAP, WARM);
+        run.until(at(3_500), CHEAP, WARM);
         let reported: Vec<bool> = run.reported().collect();
         assert_eq!(reported, [false, true, true, true, true]);
         assert!(run.gaps_ms().iter().all(|gap| *gap == PERIOD_MS));
@@ -352,7 +354,7 @@ mod tests {
     fn ready_pages_bring_the_next_pass_nearer_and_their_end_takes_it_back() {
         let mut run = Run::new(&[KEY]);
         run.until(at(10_000), CHEAP, READY);
-        assert_eq!(run.gaps_ms()[..4], [PERIOD_MS, 933, 699, PERIOD_MS / 2]);
+        assert_eq!(run.gaps_ms()[..4], [PERIOD_MS, 621, 466, PERIOD_MS / 2]);
         run.until(at(20_000), CHEAP, WARM);
         assert_eq!(run.gaps_ms().last(), Some(&PERIOD_MS));
     }
@@ -386,7 +388,7 @@ mod tests {
         run.until(at(9_000), CHEAP, NOTHING);
         assert_eq!(run.passes.len(), passes);
         run.present.insert(KEY, listed(1, 1000 + USEFUL_PAGES));
-        run.until(at(10_500), CHEAP, NOTHING);
+        run.until(at(9_700), CHEAP, NOTHING);
         assert_eq!(run.passes.len(), passes + 1);
     }
 
@@ -398,7 +400,7 @@ mod tests {
         run.until(at(9_000), CHEAP, NOTHING);
         let passes = run.passes.len();
         run.present.insert(KEY, listed(1, 10 + USEFUL_PAGES));
-        run.until(at(11_000), CHEAP, NOTHING);
+        run.until(at(9_700), CHEAP, NOTHING);
         assert_eq!(run.passes.len(), passes + 1);
     }
 
@@ -418,7 +420,7 @@ mod tests {
         run.until(end, cost, WARM);
         let spent = cost * run.passes.len() as u32;
         let allowed = end / budget::PART + budget::SAVED_MAX;
-        assert!(spent <= allowed + cost * 3, "{spent:?} of {allowed:?}");
+        assert!(spent <= allowed + cost * 5, "{spent:?} of {allowed:?}");
         assert!(spent >= allowed / 2, "{spent:?} of {allowed:?}");
         // After a pass that only clears, a page can be reported twice, by every second pass.
         let reported: Vec<bool> = run.reported().collect();
@@ -444,11 +446,11 @@ mod tests {
         schedule.update(&present, at(0));
         assert!(schedule.next(at(0)).is_some());
         schedule.refused(KEY, at(0));
-        assert_eq!(schedule.next(at(1243)), None);
-        assert!(schedule.next(at(1244)).is_some());
+        assert_eq!(schedule.next(at(828)), None);
+        assert!(schedule.next(at(830)).is_some());
         assert_eq!(schedule.update(&BTreeMap::new(), at(2000)), 1);
         assert_eq!(schedule.next(at(9000)), None);
-        assert_eq!(schedule.wait(at(9000)), at(1244));
+        assert_eq!(schedule.wait(at(9000)).as_millis(), PERIOD_MS);
     }
 
     #[test]
@@ -461,6 +463,6 @@ mod tests {
         assert_eq!(run.schedule.update(&run.present, run.now), 1);
         run.until(at(5_000), CHEAP, WARM);
         let reported: Vec<bool> = run.reported().collect();
-        assert_eq!(reported, [false, true, true, false, true]);
+        assert_eq!(reported, [false, true, true, true, false, true, true]);
     }
 }

@@ -118,19 +118,13 @@ mod field {
     pub const READY_FOLIOS: usize = 6;
     pub const NEW_PAGES: usize = 7;
     pub const RECENT_PAGES: usize = 8;
-    pub const GEN_SHIFT: usize = 9;
-    pub const WORDS: usize = 10;
+    pub const WORDS: usize = 9;
 }
 
 impl Aging {
     /// `memory` maps the array `agings`.
     pub fn new(memory: MmapMut) -> Aging {
         Aging(memory)
-    }
-
-    /// Tells the program where page flags keep the generation.
-    pub fn set_place(&self, shift: u32) {
-        self.set(field::GEN_SHIFT, shift.into());
     }
 
     fn words(&self) -> &[AtomicU64] {

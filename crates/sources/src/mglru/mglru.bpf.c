@@ -13,7 +13,8 @@ char LICENSE[] SEC("license") = "GPL";
 
 struct lru_gen_mm_walk;
 
-enum pageflags___workingset { PG_workingset = 2 };
+enum pageflags___referenced { PG_referenced = 2 };
+enum pageflags___workingset { PG_workingset = 9 };
 enum pageflags___lru { PG_lru = 4 };
 
 struct {
@@ -34,7 +35,6 @@ struct aging {
 	__u64 ready_folios;
 	__u64 new_pages;	/* young, but perhaps only since they were allocated */
 	__u64 recent_pages;	/* reported by the aging before, or by this one already */
-	__u64 gen_shift;	/* where page flags keep the generation, if it must be known */
 	__u64 vmemmap;		/* 0 until it was looked up */
 	__u64 folio;		/* see folio_pfn() */
 };
@@ -138,22 +138,19 @@ int BPF_PROG(mglru_update_gen, struct folio *folio, int gen, int old_gen)
 	return 0;
 }
 
-#define NR_GENS		4	/* MAX_NR_GENS */
-#define LRU_GEN_MASK	7	/* a generation's number modulo that, plus one; 0 on no list */
-
 /*
- * Kernels that inline folio_update_gen() into walk_update_folio() (in BTF of 7.2). An anonymous or shmem
- * page is born into the youngest generation but one there. It stays when it is found young the first
- * time, and gets PG_workingset when it moves to the youngest. So in these two, without that mark, it was
- * born after the last aging, and its accessed bit is that of its birth. Pages of files are born into the
- * oldest one.
+ * Kernels that inline folio_update_gen() into walk_update_folio() (in BTF of 7.2). These mark a page with
+ * PG_referenced when it is faulted in, and with PG_workingset when they find it young and move it to the
+ * youngest generation. With the first mark and without the second, it was never found young before, and
+ * its accessed bit may be that of its birth.
  *
- * The mark alone does not tell. The first time is marked by PG_referenced, which each aging of ours takes
- * off the pages of the oldest generation, because it pushes that one out of the way. For pages that have
- * been idle for long, every time is the first.
+ * A page with neither is no new one. If its bit is cleared by others before MGLRU comes by (DAMON does
+ * so), it ages; and each aging of ours takes PG_referenced off the oldest generation, because it pushes
+ * that one out of the way. Found young then, such a page only gets PG_referenced, and loses it in the same
+ * aging: for it, every time is the first.
  */
 SEC("?fentry/walk_update_folio")
-int BPF_PROG(mglru_walk_update, struct lru_gen_mm_walk *walk, struct folio *folio, int new_gen)
+int BPF_PROG(mglru_walk_update, struct lru_gen_mm_walk *walk, struct folio *folio)
 {
 	struct aging *a = our_aging();
 
@@ -161,12 +158,10 @@ int BPF_PROG(mglru_walk_update, struct lru_gen_mm_walk *walk, struct folio *foli
 		return 0;
 
 	unsigned long flags = folio_flags(folio);
+	__u32 referenced = bpf_core_enum_value(enum pageflags___referenced, PG_referenced);
 	__u32 workingset = bpf_core_enum_value(enum pageflags___workingset, PG_workingset);
-	__u32 gen = flags >> (a->gen_shift & 63) & LRU_GEN_MASK;
-	/* How much older than the youngest. */
-	__u32 age = ((__u32)new_gen + 1 + NR_GENS - gen) % NR_GENS;
 
-	report_young(a, folio, flags, !gen || (age < 2 && !(flags >> workingset & 1)));
+	report_young(a, folio, flags, (flags >> referenced & 1) && !(flags >> workingset & 1));
 	return 0;
 }
 
@@ -198,6 +193,8 @@ struct reading {
 	__u32 youngest;		/* how they name the one that young pages move to */
 	__u32 is_after;		/* read to report; 0: to remember */
 };
+
+#define LRU_GEN_MASK	7	/* four generations, one more than its number, or 0 on no list */
 
 static __always_inline struct folio *folio_at(__u64 vmemmap, __u64 pfn)
 {

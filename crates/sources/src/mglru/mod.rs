@@ -50,23 +50,19 @@ struct Hook {
     /// The position of its parameter `folio`, without which it is another function.
     folio_at: usize,
     program: &'static str,
-    /// Whether its program must know where page flags keep the generation.
-    needs_place: bool,
 }
 
-/// In order of preference: the first tells a page's generation, hence what is new, by its result.
+/// In order of preference: the first tells by its result what is new, without help of the page's flags.
 const HOOKS: &[Hook] = &[
     Hook {
         function: "folio_update_gen",
         folio_at: 0,
         program: "mglru_update_gen",
-        needs_place: false,
     },
     Hook {
         function: "walk_update_folio",
         folio_at: 1,
         program: "mglru_walk_update",
-        needs_place: true,
     },
 ];
 
@@ -182,9 +178,6 @@ fn start(start: &mut Start<'_>) -> Result<Box<dyn Source>, Error> {
     let prepare = |object: &mut OpenObject| match &way {
         Way::Hook(hook) => {
             choose(object, hook.program);
-            if hook.needs_place {
-                place::prepare(object);
-            }
             Ok(())
         }
         Way::Generations => {
@@ -198,17 +191,12 @@ fn start(start: &mut Start<'_>) -> Result<Box<dyn Source>, Error> {
     let nodes: BTreeMap<u32, u32> = lower
         .filter_map(|node| Some((node.nid, start.topology.nearest_top_tier_node(node.nid)?)))
         .collect();
-    let first = nodes.keys().next().copied();
-    let nid = first.ok_or_else(|| Error::Setup("there is no lower tier".into()))?;
     let aging = Aging::new(reporter.map_array("agings")?);
     let (link, generations) = match way {
-        Way::Hook(hook) => {
-            if hook.needs_place {
-                aging.set_place(place::find(&root, &mut reporter, nid)?);
-            }
-            (Some(reporter.attach(hook.program)?), None)
-        }
+        Way::Hook(hook) => (Some(reporter.attach(hook.program)?), None),
         Way::Generations => {
+            let first = nodes.keys().next().copied();
+            let nid = first.ok_or_else(|| Error::Setup("there is no lower tier".into()))?;
             let shift = place::find(&root, &mut reporter, nid)?;
             (None, Some(Generations::new(&reporter, span, shift)?))
         }

@@ -81,17 +81,13 @@ const fn cell(name: &'static str, source: &'static Alone, shape: &'static Shape)
     }
 }
 
-/// A cell of one kernel alone, because on others the source is blind there.
-const fn cell_on(
-    kernel: &'static str,
-    name: &'static str,
-    source: &'static Alone,
-    shape: &'static Shape,
-) -> Cell {
-    Cell {
-        test: Test::new(name, shape.machine, measure).only_on(kernel),
-        source,
-        shape,
+impl Cell {
+    /// The same on one kernel alone, because on others the source is blind there.
+    const fn only_on(self, kernel: &'static str) -> Cell {
+        Cell {
+            test: self.test.only_on(kernel),
+            ..self
+        }
     }
 }
 
@@ -157,8 +153,8 @@ static CELLS: &[Cell] = &[
     cell("accuracy_mglru_forks", &MGLRU, &FORKS),
     cell("accuracy_mglru_file", &MGLRU, &FILE),
     cell("accuracy_generations_scattered", &GENERATIONS, &SCATTERED),
-    cell_on("6.12", "accuracy_generations_thp", &GENERATIONS, &THP),
-    cell_on("6.12", "accuracy_generations_file", &GENERATIONS, &FILE),
+    cell("accuracy_generations_thp", &GENERATIONS, &THP).only_on("6.12"),
+    cell("accuracy_generations_file", &GENERATIONS, &FILE).only_on("6.12"),
 ];
 
 /// The cells as tests.

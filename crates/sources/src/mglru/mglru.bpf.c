@@ -167,8 +167,8 @@ int BPF_PROG(mglru_walk_update, struct lru_gen_mm_walk *walk, struct folio *foli
 
 /*
  * Kernels that inline both. A young page moves to the generation that was the youngest when the aging
- * began, and its generation is in its page flags. Births go there too, so a page must have been in an
- * older one right before. What changed meanwhile is what the aging found, whichever memcg it is of:
+ * began, and its generation is in its page flags. On 6.12 births go there too, so a page must have been
+ * in an older one right before. What changed meanwhile is what the aging found, whichever memcg it is of:
  * other lruvecs' pages move only when they are accessed, or when reclaim finds that they were.
  *
  * `syscall` programs (since 5.14), which the source's thread runs right before the aging and right

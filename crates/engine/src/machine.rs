@@ -69,7 +69,7 @@ pub trait Machine {
     /// being used at the next pass.
     fn role(&mut self, nid: Nid) -> NodeRole;
 
-    /// Base pages that `target` can take and still stay above its high watermark. Asked before
+    /// Base pages that `target` can take without anybody having to reclaim for himself. Asked before
     /// each batch.
     fn room_pages(&mut self, target: Nid) -> u64;
 

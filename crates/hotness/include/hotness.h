@@ -65,6 +65,15 @@
  */
 #define HOTNESS_TRIES		64
 
+/*
+ * The same for the section's word. It changes a few times per pass of the migrator at most (live, hot,
+ * and the sweep's beginning and end), whereas reports of hot pages change records all the time, so a
+ * mark that loses more often than this is not possible in practice. The bound is low because a
+ * BPF verifier walks this loop once for each turn of the other: at 64 it took nine tenths of the
+ * daemon's start.
+ */
+#define HOTNESS_MARK_TRIES	8
+
 struct hotness_layout {
 	__u32 unit_shift;	/* log2 of the time unit in ms */
 	__u32 time_shift;
@@ -187,7 +196,7 @@ HOTNESS_FN __u32 hotness_next(__u32 rec, __u64 now_ms, __u32 nid, int trusted,
 HOTNESS_SLOW void hotness_mark(__u64 *section, __u64 need, __u64 now_ms,
 			       const struct hotness_rule *rule)
 {
-	for (int i = 0; i < HOTNESS_TRIES; i++) {
+	for (int i = 0; i < HOTNESS_MARK_TRIES; i++) {
 		__u64 old = *(volatile __u64 *)section;
 		__u64 new = old | need;
 

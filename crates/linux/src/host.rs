@@ -30,6 +30,8 @@ pub enum HostError {
 /// One migrator's view of the machine. Each migrator thread opens its own.
 pub struct Host {
     has_memory: File,
+    /// Whether reclaim demotes; not there on kernels that cannot.
+    demotion: Option<File>,
     topology: Topology,
     watermarks: Watermarks,
     resolver: Resolver,
@@ -50,6 +52,7 @@ impl Host {
         let has_memory = File::open(&path).map_err(|source| ReadError::Io { path, source })?;
         Ok(Host {
             has_memory,
+            demotion: File::open(root.sys.join("kernel/mm/numa/demotion_enabled")).ok(),
             watermarks: Watermarks::open(&root)?,
             resolver: Resolver::load()?,
             mover: Mover::new(),
@@ -82,6 +85,16 @@ impl Host {
         self.mover
             .move_batch(pid, &self.addresses, batch.target, &mut self.statuses);
         outcomes.extend(self.statuses.iter().map(|status| status.outcome()));
+    }
+
+    /// Whether reclaim of the top tier moves cold pages down. An operator may change it at any time.
+    fn reclaim_demotes(&self) -> bool {
+        let mut buffer = [0; 8];
+        let read = self
+            .demotion
+            .as_ref()
+            .map(|file| file.read_at(&mut buffer, 0));
+        matches!(read, Some(Ok(length)) if buffer[..length].trim_ascii() == b"true")
     }
 
     /// Whether the node still has memory: an offlined one has none. Asked at every pass, so the
@@ -124,6 +137,7 @@ impl Machine for Host {
         // Unreadable watermarks mean no room: promotion without them could push the node into
         // reclaim.
         match self.watermarks.refresh() {
+            Ok(()) if self.reclaim_demotes() => self.watermarks.room_with_reclaim_pages(target),
             Ok(()) => self.watermarks.room_pages(target),
             Err(_) => 0,
         }

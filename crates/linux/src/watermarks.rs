@@ -1,7 +1,7 @@
 //! Reads free pages and watermarks of every zone, and says how many pages a promotion may take.
 //!
 //! `move_pages(2)` allocates *with* direct reclaim and no look at the high watermark, unlike the
-//! kernel's own promotion. This gate is what keeps pghot from pushing a full node into reclaim.
+//! kernel's own promotion. This gate is what keeps pghot from pushing a full node into direct reclaim.
 
 use std::fs::File;
 use std::io::{Read, Seek};
@@ -168,6 +168,20 @@ impl Watermarks {
     /// back to it; pages in per-CPU lists are not counted; a zone below its mark counts as 0.
     /// Not seen: free pages in high-order atomic reserves, which the kernel does not print.
     pub fn room_pages(&self, nid: u32) -> u64 {
+        self.pages_above(nid, |zone| zone.high_pages)
+    }
+
+    /// The same where reclaim demotes: pages that may be promoted such that kswapd wakes up and makes room
+    /// for more. Half a step below the low watermark, where it is woken, and half a step above the
+    /// minimum, where whoever allocates must reclaim for himself.
+    ///
+    /// Above the high watermark alone, nothing wakes it: a node that filled up with idle memory would stay
+    /// full of it. The kernel's own promotion calls it by name, which `move_pages(2)` does not.
+    pub fn room_with_reclaim_pages(&self, nid: u32) -> u64 {
+        self.pages_above(nid, |zone| zone.min_pages.midpoint(zone.low_pages))
+    }
+
+    fn pages_above(&self, nid: u32, mark: fn(&Zone) -> u64) -> u64 {
         self.zones
             .iter()
             .filter(|zone| zone.nid == nid && zone.managed_pages > 0)
@@ -179,7 +193,7 @@ impl Watermarks {
             })
             .map(|zone| {
                 zone.free_pages
-                    .saturating_sub(zone.high_pages + self.reserve_pages(zone))
+                    .saturating_sub(mark(zone) + self.reserve_pages(zone))
             })
             .sum()
     }

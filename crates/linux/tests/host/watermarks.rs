@@ -149,6 +149,11 @@ fn room_is_what_lies_above_high_and_the_reserve() {
     assert_eq!(watermarks.room_pages(0), 2700 + 400);
     assert_eq!(watermarks.room_pages(1), 0, "below the high watermark");
     assert_eq!(watermarks.room_pages(5), 0, "unknown node");
+    let zones = watermarks.zones();
+    let floor = |zone: usize| (zones[zone].min_pages + zones[zone].low_pages) / 2;
+    let with_reclaim = watermarks.room_with_reclaim_pages(0);
+    assert_eq!(with_reclaim, 5000 - floor(1) - 2000 + 1000 - floor(2));
+    assert!(with_reclaim > 2700 + 400 && floor(2) > zones[2].min_pages);
 }
 
 #[test]

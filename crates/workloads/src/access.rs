@@ -57,6 +57,21 @@ pub fn mix(number: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
+/// Loads or stores one word of a page, never its stamp: of random `bits`, 16 choose the word and 16
+/// whether it is a store. Returns what was loaded.
+#[inline]
+pub fn touch(region: &Region, page: u32, bits: u64, store_percent: u32) -> u64 {
+    let page_words = region.page_words();
+    let word = 1 + scale(bits & 0xffff, page_words as u32 - 1, 16) as usize;
+    let target = &region.words()[page as usize * page_words + word];
+    if scale(bits >> 16 & 0xffff, 100, 16) < store_percent {
+        target.store(bits, Ordering::Relaxed);
+        0
+    } else {
+        target.load(Ordering::Relaxed)
+    }
+}
+
 /// What all threads of a run share.
 pub struct Shared {
     /// Set once: every thread ends soon after.
@@ -119,21 +134,13 @@ impl Worker<'_> {
     }
 
     fn burst(&self, random: &mut XorShift) {
-        let words = self.region.words();
-        let page_words = self.region.page_words();
         let hot_count = self.hot_pages.len() as u32;
         let mut sum = 0;
         for _ in 0..BURST {
-            // One draw decides all: 32 bits the page, 16 the word, 16 whether to load or store.
+            // One draw decides all: 32 bits the page, the others what is done there.
             let bits = random.next_bits();
-            let page = self.hot_pages[scale(bits >> 32, hot_count, 32) as usize] as usize;
-            let word = 1 + scale(bits & 0xffff, page_words as u32 - 1, 16) as usize;
-            let target = &words[page * page_words + word];
-            if scale(bits >> 16 & 0xffff, 100, 16) < self.store_percent {
-                target.store(bits, Ordering::Relaxed);
-            } else {
-                sum ^= target.load(Ordering::Relaxed);
-            }
+            let page = self.hot_pages[scale(bits >> 32, hot_count, 32) as usize];
+            sum ^= touch(self.region, page, bits, self.store_percent);
         }
         black_box(sum);
     }

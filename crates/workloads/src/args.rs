@@ -102,6 +102,10 @@ pub struct Args {
     #[arg(long)]
     pub probe: bool,
 
+    /// Tell the witness, a plugin of the emulator, when the access phase begins and ends
+    #[arg(long)]
+    pub witness: bool,
+
     /// After `ready`, wait for a line on stdin before the access phase
     #[arg(long)]
     pub hold: bool,

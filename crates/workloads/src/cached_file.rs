@@ -13,6 +13,7 @@ use anyhow::{Context, Result};
 use crate::access::mix;
 use crate::hot_set::HotSet;
 use crate::list::IdList;
+use crate::numa_maps::NodePages;
 use crate::placement::{Placement, tally};
 use crate::sys;
 
@@ -76,13 +77,26 @@ impl CachedFile {
         (0..self.pages).filter(|page| is_damaged(page)).count() as u64
     }
 
-    /// Where the cached pages are now.
+    /// Where the cached pages are now, told apart by `hot_set` and `fast` nodes.
     ///
     /// Only mapped pages can be asked about, so the file is mapped for a moment. That neither reads
     /// (pages outside the cache are left out) nor, thanks to `MADV_RANDOM`, marks pages as accessed
     /// when they are unmapped. But as long as it takes the pages are not unmapped page cache, so it
     /// is for the time before and after what is measured.
     pub fn look_up(&self, hot_set: &HotSet, fast: &IdList) -> Result<Placement> {
+        Ok(tally(&self.page_nodes()?, hot_set.is_hot(), fast))
+    }
+
+    /// How many cached pages each node has; see [`CachedFile::look_up`].
+    pub fn nodes(&self) -> Result<NodePages> {
+        let mut nodes = NodePages::new();
+        let known = self.page_nodes()?.into_iter().flat_map(u32::try_from);
+        known.for_each(|node| *nodes.entry(node).or_default() += 1);
+        Ok(nodes)
+    }
+
+    /// The node of each page, negative for those outside the cache.
+    fn page_nodes(&self) -> Result<Vec<i32>> {
         let length = self.pages as usize * self.page_bytes;
         // SAFETY: a new mapping where the kernel likes; nothing existing is touched.
         let base = unsafe {
@@ -102,7 +116,7 @@ impl CachedFile {
         let nodes = self.query(base);
         // SAFETY: we mapped this range, and nothing refers to it any more.
         unsafe { libc::munmap(base, length) };
-        Ok(tally(&nodes?, hot_set.is_hot(), fast))
+        nodes
     }
 
     fn query(&self, base: *mut c_void) -> Result<Vec<i32>> {

@@ -6,12 +6,12 @@ use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::ptr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::access::mix;
+use crate::marks;
 use crate::sys;
 
 /// Bytes of a huge page that one page-middle-directory entry maps.
@@ -41,13 +41,40 @@ pub struct Region {
     range: Range<usize>,
     page_bytes: usize,
     backing: Backing,
-    home: u32,
+    /// They follow each other, and together are the range; none if pages come from anywhere.
+    parts: Vec<Part>,
+}
+
+/// A piece of a region, from one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Where its pages come from.
+    pub home: u32,
+    /// How much of it.
+    pub bytes: usize,
 }
 
 impl Region {
     /// Maps `bytes` of memory for pages of node `home`; no page exists yet. A file lies in `dir`.
     pub fn map(bytes: usize, backing: Backing, home: u32, dir: &Path) -> Result<Self> {
-        ensure_room(home, bytes)?;
+        Self::map_parts(&[Part { home, bytes }], backing, dir)
+    }
+
+    /// The same with pages of several nodes, one part after the other.
+    pub fn map_parts(parts: &[Part], backing: Backing, dir: &Path) -> Result<Self> {
+        for part in parts {
+            ensure_room(part.home, part.bytes)?;
+        }
+        let bytes = parts.iter().map(|part| part.bytes).sum();
+        Self::map_all(bytes, parts, backing, dir)
+    }
+
+    /// The same with pages of no node in particular: they come from where they are first touched.
+    pub fn map_anywhere(bytes: usize, backing: Backing, dir: &Path) -> Result<Self> {
+        Self::map_all(bytes, &[], backing, dir)
+    }
+
+    fn map_all(bytes: usize, parts: &[Part], backing: Backing, dir: &Path) -> Result<Self> {
         if backing == Backing::Thp {
             ensure_thp_possible()?;
         }
@@ -63,7 +90,7 @@ impl Region {
             range: start..start + bytes,
             page_bytes,
             backing,
-            home,
+            parts: parts.to_vec(),
         };
         region
             .open(dir)
@@ -119,23 +146,28 @@ impl Region {
     /// Faults every page in on its home node and writes its stamp. The mapping, or for a file this
     /// thread, stays bound there, so that nothing moves before [`Region::release`].
     pub fn populate(&self, seed: u64) -> Result<()> {
-        match self.backing {
-            // Page cache is placed by the policy of whoever reads it in, not by the mapping's.
-            Backing::File => {
-                sys::allocate_from(Some(self.home))?;
-                // Reading ahead makes large folios (ext4, since 6.16), of which a hot page makes all
-                // its neighbours hot.
-                self.advise(libc::MADV_RANDOM)?;
-            }
-            Backing::Anon | Backing::Thp | Backing::Shared => {
-                sys::bind_to_node(&self.range, self.home)?;
-            }
+        let is_file = self.backing == Backing::File;
+        if is_file {
+            // Reading ahead makes large folios (ext4, since 6.16), of which a hot page makes all
+            // its neighbours hot.
+            self.advise(libc::MADV_RANDOM)?;
         }
-        for page in 0..self.pages() {
-            self.stamp_word(page)
-                .store(stamp(seed, page), Ordering::Relaxed);
+        let mut start = self.range.start;
+        for part in &self.parts {
+            let range = start..start + part.bytes;
+            match is_file {
+                // Page cache is placed by the policy of whoever reads it in, not by the mapping's.
+                true => sys::allocate_from(Some(part.home))?,
+                false => sys::bind_to_node(&range, part.home)?,
+            }
+            let page_of = |address: usize| ((address - self.range.start) / self.page_bytes) as u32;
+            for page in page_of(range.start)..page_of(range.end) {
+                self.stamp_word(page)
+                    .store(stamp(seed, page), Ordering::Relaxed);
+            }
+            start = range.end;
         }
-        if self.backing == Backing::File {
+        if is_file {
             // The kernel's aging passes over memory that is accessed at random.
             self.advise(libc::MADV_NORMAL)?;
         }
@@ -172,6 +204,13 @@ impl Region {
         // SAFETY: the range is mapped readable and writable as long as `self` lives, is aligned,
         // any bits are a u64, and nothing but these atomics touches it.
         unsafe { std::slice::from_raw_parts(self.range.start as *const AtomicU64, words) }
+    }
+
+    /// The same as 4-byte words. What is used in one size must not be used in the other meanwhile.
+    pub fn half_words(&self) -> &[AtomicU32] {
+        let words = self.range.len() / size_of::<AtomicU32>();
+        // SAFETY: as for `words`; who uses both views keeps to places of their own.
+        unsafe { std::slice::from_raw_parts(self.range.start as *const AtomicU32, words) }
     }
 
     /// The address range, in bytes.
@@ -219,11 +258,13 @@ fn stamp(seed: u64, page: u32) -> u64 {
     mix(seed ^ mix(u64::from(page) + 1))
 }
 
-/// Reserves addresses without access rights.
+/// Reserves addresses without access rights, so that the region begins where a witness looks for it if
+/// nothing else is there.
 fn map_anon(bytes: usize) -> io::Result<Range<usize>> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    let hint = marks::REGION as usize - HUGE_BYTES;
     // SAFETY: a new mapping where the kernel likes; nothing existing is touched.
-    let address = unsafe { libc::mmap(ptr::null_mut(), bytes, libc::PROT_NONE, flags, -1, 0) };
+    let address = unsafe { libc::mmap(hint as *mut _, bytes, libc::PROT_NONE, flags, -1, 0) };
     if address == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
@@ -264,7 +305,7 @@ fn ensure_thp_possible() -> Result<()> {
 }
 
 /// Refuses what would not fit: binding to a full node ends in the OOM killer, not in an error.
-fn ensure_room(node: u32, bytes: usize) -> Result<()> {
+pub fn ensure_room(node: u32, bytes: usize) -> Result<()> {
     let path = format!("/sys/devices/system/node/node{node}/meminfo");
     let Ok(meminfo) = fs::read_to_string(&path) else {
         bail!("node {node} does not exist or has no memory ({path})");

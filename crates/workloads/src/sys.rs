@@ -12,10 +12,13 @@ use anyhow::{Context, Result, ensure};
 const MPOL_DEFAULT: libc::c_long = 0;
 const MPOL_BIND: libc::c_long = 2;
 
+/// Has `move_pages` move the pages that this process alone maps (`linux/mempolicy.h`).
+const MPOL_MF_MOVE: libc::c_int = 1 << 1;
+
 /// Node ids that fit in the mask handed to `mbind`.
 const MASK_NODES: usize = 1024;
 
-/// CPU and fault counts of one thread since it started.
+/// CPU and fault counts of a thread, or of all threads of a process, since it started.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ThreadUsage {
     /// CPU time in user mode.
@@ -133,6 +136,43 @@ pub fn query_nodes(pages: &[*const c_void], status: &mut [i32]) -> Result<()> {
     check(result).context("cannot query the nodes of the pages")
 }
 
+/// Moves pages of this process to `node`. A status that the kernel does not reach keeps its value:
+/// if a page fails to move, the kernel says nothing of those it moved together with that one, and
+/// does not try the ones behind.
+pub fn move_pages(addresses: &[usize], node: u32, status: &mut [i32]) -> io::Result<()> {
+    const THIS_PROCESS: libc::c_int = 0;
+    assert!(
+        addresses.len() == status.len(),
+        "one status per page is needed"
+    );
+    let nodes = vec![node; addresses.len()];
+    // SAFETY: all arrays hold `addresses.len()` entries, and the kernel writes to `status` alone.
+    // The addresses are looked up, and moving a page does not change what is in it.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_move_pages,
+            THIS_PROCESS,
+            addresses.len(),
+            addresses.as_ptr(),
+            nodes.as_ptr(),
+            status.as_mut_ptr(),
+            MPOL_MF_MOVE,
+        )
+    };
+    check(result)
+}
+
+/// The node that the calling thread runs on at this moment.
+pub fn current_node() -> Result<u32> {
+    let mut node = 0u32;
+    let no_cpu = ptr::null_mut::<u32>();
+    let unused = ptr::null_mut::<c_void>();
+    // SAFETY: `node` is writable; null says that the CPU is not asked for.
+    let result = unsafe { libc::syscall(libc::SYS_getcpu, no_cpu, &raw mut node, unused) };
+    check(result).context("cannot tell the node of this thread")?;
+    Ok(node)
+}
+
 /// The CPUs that the calling thread may run on, ascending.
 pub fn allowed_cpus() -> Result<Vec<u32>> {
     // SAFETY: a cpu_set_t is a plain bit array; all zeros is the empty set.
@@ -166,10 +206,19 @@ pub fn run_on(cpus: &[u32]) -> Result<()> {
 
 /// What the calling thread has used so far.
 pub fn thread_usage() -> Result<ThreadUsage> {
+    usage_of(libc::RUSAGE_THREAD).context("cannot read the thread's CPU time")
+}
+
+/// What all threads of this process have used so far.
+pub fn process_usage() -> Result<ThreadUsage> {
+    usage_of(libc::RUSAGE_SELF).context("cannot read the process's CPU time")
+}
+
+fn usage_of(who: libc::c_int) -> io::Result<ThreadUsage> {
     let mut usage = MaybeUninit::<libc::rusage>::uninit();
     // SAFETY: `usage` is writable for one rusage.
-    let result = unsafe { libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) };
-    check(result.into()).context("cannot read the thread's CPU time")?;
+    let result = unsafe { libc::getrusage(who, usage.as_mut_ptr()) };
+    check(result.into())?;
     // SAFETY: getrusage succeeded, so it has filled all of it.
     let usage = unsafe { usage.assume_init() };
     let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 * 1e-6;

@@ -8,6 +8,8 @@ use pghot_daemon::config::{Assignment, DAEMON_OPTIONS, DEFAULT_CONFIG, Origin};
 use pghot_engine::{TUNABLES, Tunable};
 use pghot_hotness::Format;
 
+use crate::sim;
+
 /// The whole command.
 pub fn command() -> Command {
     Command::new("pghot")
@@ -23,6 +25,8 @@ pub fn command() -> Command {
         .subcommand(set())
         .subcommand(doctor())
         .subcommand(restore())
+        .subcommand(bench())
+        .subcommand(sim::command())
         .subcommand(generate())
 }
 
@@ -127,6 +131,25 @@ fn restore() -> Command {
     Command::new("restore")
         .about("Put back the kernel settings that a killed daemon left changed")
         .args([config(), option_arg("state_file")])
+}
+
+/// Its own flags are those of the harness, which a host that only runs the daemon does not have.
+fn bench() -> Command {
+    let arguments = Arg::new("arguments")
+        .value_name("ARGUMENTS")
+        .num_args(0..)
+        .trailing_var_arg(true)
+        .allow_hyphen_values(true)
+        .help("Workloads and flags; `pghot bench --help` shows them");
+    Command::new("bench")
+        .about("Compare pghot with its rivals, in emulated machines with a witness of every access")
+        .long_about(
+            "Compare pghot with its rivals, in emulated machines with a witness of every access. \
+             This is for a build tree: it runs `pghot-bench`, which lies next to `pghot` there, and \
+             needs what `make setup` installs. The machine that it runs on is not touched.",
+        )
+        .disable_help_flag(true)
+        .arg(arguments)
 }
 
 fn generate() -> Command {

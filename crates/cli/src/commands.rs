@@ -1,8 +1,10 @@
 //! What each command does.
 
+use std::env;
 use std::io::{ErrorKind, IsTerminal, Write, stderr, stdout};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use anyhow::{Result, anyhow};
 use clap::ArgMatches;
@@ -16,7 +18,7 @@ use pghot_hint::{Answer, Hints, Range};
 use pghot_linux::SysRoot;
 use tracing_subscriber::EnvFilter;
 
-use crate::{Usage, args, generate, show_doctor, show_explain, show_status};
+use crate::{Usage, args, generate, show_doctor, show_explain, show_status, sim};
 
 /// Runs the command that was given.
 pub fn dispatch(matches: &ArgMatches) -> Result<ExitCode> {
@@ -28,10 +30,30 @@ pub fn dispatch(matches: &ArgMatches) -> Result<ExitCode> {
         Some(("set", matches)) => set(matches),
         Some(("doctor", matches)) => return diagnose(matches),
         Some(("restore", matches)) => restore(matches),
+        Some(("bench", matches)) => bench(matches),
+        Some(("sim", matches)) => sim::dispatch(matches),
         Some(("generate", matches)) => generate(matches),
         _ => Err(Usage("a command is missing, see `pghot --help`".into()).into()),
     }
     .map(|()| ExitCode::SUCCESS)
+}
+
+/// Becomes the harness. Returns only if that cannot be.
+fn bench(matches: &ArgMatches) -> Result<()> {
+    const HARNESS: &str = "pghot-bench";
+    let own = env::current_exe().map_err(|error| anyhow!("cannot find myself: {error}"))?;
+    let harness = own.with_file_name(HARNESS);
+    let arguments = matches.get_many::<String>("arguments");
+    let error = Command::new(&harness)
+        .args(arguments.unwrap_or_default())
+        .exec();
+    match error.kind() {
+        ErrorKind::NotFound => Err(anyhow!(
+            "there is no {}: benchmarks run from a build tree, after `make build`",
+            harness.display()
+        )),
+        _ => Err(anyhow!("cannot run {}: {error}", harness.display())),
+    }
 }
 
 fn options(matches: &ArgMatches) -> Result<Options> {
@@ -69,7 +91,7 @@ fn unexpected() -> anyhow::Error {
 }
 
 /// Prints; a reader that has seen enough (`pghot status | head`) is no error.
-fn say(text: &str) -> Result<()> {
+pub fn say(text: &str) -> Result<()> {
     match stdout().lock().write_all(text.as_bytes()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             Err(anyhow!("cannot write to the standard output: {error}"))
@@ -78,7 +100,8 @@ fn say(text: &str) -> Result<()> {
     }
 }
 
-fn say_json(value: &impl serde::Serialize) -> Result<()> {
+/// The same of a value, as JSON.
+pub fn say_json(value: &impl serde::Serialize) -> Result<()> {
     say(&format!("{}\n", serde_json::to_string_pretty(value)?))
 }
 

@@ -6,6 +6,8 @@ mod generate;
 mod show_doctor;
 mod show_explain;
 mod show_status;
+mod sim;
+mod sim_sweep;
 mod units;
 
 use std::process::ExitCode;

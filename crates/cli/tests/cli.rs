@@ -53,6 +53,101 @@ fn run_without_a_lower_tier_names_the_demo() {
 }
 
 #[test]
+fn benchmarks_need_a_build_tree() {
+    let folder = tempfile::tempdir().unwrap();
+    let alone = folder.path().join("pghot");
+    std::fs::copy(env!("CARGO_BIN_EXE_pghot"), &alone).unwrap();
+    let output = Command::new(&alone)
+        .args(["bench", "--help"])
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr.contains("make build"), "{stderr}");
+
+    // What is next to it gets all arguments, flags included.
+    let harness = folder.path().join("pghot-bench");
+    std::os::unix::fs::symlink("/bin/echo", &harness).unwrap();
+    let output = Command::new(&alone)
+        .args(["bench", "promote", "--seeds", "2"])
+        .output();
+    assert_eq!(output.unwrap().stdout, b"promote --seeds 2\n");
+}
+
+#[test]
+fn the_simulator_compares_and_names_what_is_wrong() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let sound = "name = 'small'\n[[machine.node]]\nmemory_mib = 64\ncpus = 2\nlatency_ns = [100, 250]\n\
+        [[machine.node]]\nmemory_mib = 128\n[[process]]\nworkload = 'promote'\nmemory_mib = 16\n\
+        accesses = 20_000_000\n";
+    let sound_file = file("sound.toml", sound);
+    let one = "pghot.freq_threshold=1";
+    let ran = pghot(&[
+        "sim",
+        "run",
+        &sound_file,
+        "--systems",
+        "none,pghot",
+        "--set",
+        one,
+        "--json",
+    ]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let runs: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    let seconds = |n: usize| runs[n]["elapsed_s"].as_f64().unwrap();
+    assert!(seconds(1) < 0.8 * seconds(0), "{runs:#}");
+    assert!(runs[1]["counters"]["promoted_pages"].as_u64().unwrap() > 2000);
+
+    let out = dir.path().join("out");
+    let out = out.to_str().unwrap();
+    let ran = pghot(&["sim", "sweep", &sound_file, "--top", "100,10", "--out", out]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(
+        ran.stdout.contains("none: ") && ran.stdout.contains("sweep.html"),
+        "{}",
+        ran.stdout
+    );
+    let csv = std::fs::read_to_string(dir.path().join("out/sweep.csv")).unwrap();
+    assert_eq!(csv.lines().count(), 1 + 3 * 2);
+
+    let broken = file(
+        "broken.toml",
+        &sound.replace("memory_mib = 16", "memory_mib = 0"),
+    );
+    assert_refused(&["sim", "run", &broken], 1, "process[0].memory_mib");
+    let garbage = file("garbage.toml", "name = ");
+    assert_refused(&["sim", "run", &garbage], 1, "line 1");
+    assert_refused(&["sim", "run", "/nowhere.toml"], 1, "/nowhere.toml");
+    assert_refused(
+        &["sim", "run", &sound_file, "--systems", "magic"],
+        1,
+        "magic",
+    );
+    assert_refused(
+        &["sim", "run", &sound_file, "--set", "damon.x=1"],
+        2,
+        "damon.x=1",
+    );
+    let nine = "pghot.freq_threshold=9";
+    assert_refused(
+        &["sim", "run", &sound_file, "--set", nine],
+        1,
+        "freq_threshold",
+    );
+    assert_refused(
+        &["sim", "sweep", &sound_file, "--vary", "pghot"],
+        2,
+        "--vary pghot",
+    );
+    assert_refused(&["sim", "tables", "nonsense"], 2, "nonsense");
+}
+
+#[test]
 fn a_wrong_command_line_exits_with_2() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("sock");

@@ -1,0 +1,141 @@
+//! `pghot sim sweep`: how much of the top tier a scenario needs, and what a tunable is worth.
+
+use std::fs;
+use std::io::{IsTerminal, stderr};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, anyhow};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use pghot_sim::scenario::Scenario;
+use pghot_sim::sweep::{Sweep, curves};
+use pghot_sim::sweep_report::{answers, csv, page};
+
+use crate::Usage;
+use crate::commands::say;
+use crate::sim::{scenario, systems};
+
+/// The command.
+pub fn command() -> Command {
+    let vary = Arg::new("vary")
+        .long("vary")
+        .value_name("SYSTEM.NAME=V1,V2")
+        .action(ArgAction::Append)
+        .help(
+            "Values of a system's setting, as pghot.freq_threshold=1,2; every combination is run",
+        );
+    let top = Arg::new("top")
+        .long("top")
+        .value_name("PERCENTS")
+        .value_delimiter(',')
+        .value_parser(value_parser!(u32).range(1..=100))
+        .default_value("100,90,80,70,60,50,40,30,20")
+        .help("Sizes of the top tier, in percent of the scenario's; the rest becomes lower tier");
+    let seeds = Arg::new("seeds")
+        .long("seeds")
+        .value_name("N")
+        .value_parser(value_parser!(u64).range(1..))
+        .default_value("1")
+        .help("Runs of each");
+    let slowdown = Arg::new("slowdown")
+        .long("slowdown")
+        .value_name("PERCENT")
+        .value_parser(value_parser!(f64))
+        .default_value("2")
+        .help("The slowdown that is still accepted, for the answer");
+    let out = Arg::new("out")
+        .long("out")
+        .value_name("DIR")
+        .value_parser(value_parser!(PathBuf))
+        .default_value("out")
+        .help("Where sweep.csv and sweep.html go");
+    Command::new("sweep")
+        .about("Vary the size of the top tier, and settings: how much DRAM can be dropped?")
+        .args([scenario(), systems(), vary, top, seeds, slowdown, out])
+}
+
+/// Runs it.
+pub fn run(matches: &ArgMatches) -> Result<()> {
+    let path = matches.get_one::<PathBuf>("scenario");
+    let path = path.ok_or_else(|| anyhow!("a scenario is missing"))?;
+    let limit_percent = matches.get_one::<f64>("slowdown").copied().unwrap_or(2.0);
+    if !(limit_percent.is_finite() && limit_percent >= 0.0) {
+        return Err(Usage(format!(
+            "--slowdown {limit_percent}: it is not a percentage"
+        ))
+        .into());
+    }
+    let sweep = Sweep {
+        scenario: Scenario::load(path)?,
+        systems: all(matches, "systems"),
+        settings: all(matches, "vary")
+            .iter()
+            .map(|text| varied(text))
+            .collect::<Result<_>>()?,
+        top_percents: matches
+            .get_many("top")
+            .unwrap_or_default()
+            .copied()
+            .collect(),
+        seeds: matches.get_one::<u64>("seeds").copied().unwrap_or(1),
+    };
+    let unknown = sweep
+        .settings
+        .iter()
+        .find(|(system, _, _)| !sweep.systems.contains(system));
+    if let Some((system, name, _)) = unknown {
+        return Err(Usage(format!(
+            "--vary {system}.{name}: {system} is not among the systems that run"
+        ))
+        .into());
+    }
+    let is_seen = stderr().is_terminal();
+    let rows = sweep.run(&|done, all| {
+        if is_seen {
+            eprint!("\r{done} of {all} runs");
+        }
+    })?;
+    if is_seen {
+        eprint!("\r\x1b[K");
+    }
+    let curves = curves(&rows);
+    let out = matches
+        .get_one::<PathBuf>("out")
+        .map_or(Path::new("out"), PathBuf::as_path);
+    fs::create_dir_all(out).map_err(|error| anyhow!("cannot make {}: {error}", out.display()))?;
+    let html = page(&sweep.scenario.name, &curves, limit_percent)?;
+    for (name, text) in [("sweep.csv", csv(&rows)), ("sweep.html", html)] {
+        let path = out.join(name);
+        fs::write(&path, text)
+            .map_err(|error| anyhow!("cannot write {}: {error}", path.display()))?;
+    }
+    for answer in answers(&curves, limit_percent) {
+        say(&format!("{answer}\n"))?;
+    }
+    say(&format!(
+        "all of it: {}\n",
+        out.join("sweep.html").display()
+    ))
+}
+
+fn all(matches: &ArgMatches, name: &str) -> Vec<String> {
+    matches
+        .get_many(name)
+        .unwrap_or_default()
+        .cloned()
+        .collect()
+}
+
+/// `SYSTEM.NAME=V1,V2`
+fn varied(text: &str) -> Result<(String, String, Vec<String>)> {
+    let parts = text
+        .split_once('=')
+        .and_then(|(name, values)| Some((name.split_once('.')?, values)));
+    let Some(((system, name), values)) = parts else {
+        return Err(Usage(format!(
+            "--vary {text}: it must be like pghot.freq_threshold=1,2"
+        ))
+        .into());
+    };
+    let values = values.split(',').map(str::to_owned).collect();
+    Ok((system.to_owned(), name.to_owned(), values))
+}

@@ -1,0 +1,78 @@
+//! What a run costs its host.
+//!
+//! * `statistical/PAGES`: one simulated second of one process under pghot, page tables as its source. Per page
+//!   it must not rise with the size; it falls, since a source looks at a bounded number of pages in a second.
+//! * `exact/ACCESSES`: accesses one by one, per access.
+
+use std::hint::black_box;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use pghot_sim::run::Simulation;
+use pghot_sim::scenario::Scenario;
+
+const PAGES_PER_MIB: u64 = 256;
+/// Three decades.
+const PAGES: [u64; 4] = [1 << 16, 1 << 19, 1 << 22, 1 << 25];
+/// Simulated time of one run: what comes only now and then has its share.
+const SECONDS: u64 = 12;
+const ACCESSES: u64 = 20_000_000;
+
+/// Most of the accesses go to a tenth of the pages; everything begins in the lower tier. The top tier has room
+/// for all: reclaim at its limit costs the same a simulated second, whatever the size.
+fn scenario(mode: &str, pages: u64, seconds: u64, accesses: u64) -> Scenario {
+    let mib = pages / PAGES_PER_MIB;
+    let text = format!(
+        "name = 'scale'\nmode = '{mode}'\nseconds = {seconds}\n[machine]\n[[machine.node]]\n\
+         memory_mib = {top}\ncpus = 4\nlatency_ns = [100, 250]\n[[machine.node]]\n\
+         memory_mib = {lower}\n[[process]]\nmemory_mib = {mib}\nthreads = 4\n[[process.phase]]\n\
+         pattern = 'skewed'\nhot = [0.4, 0.5]\nhot_percent = 90\naccesses = {accesses}\n",
+        top = 2 * mib + 4096,
+        lower = mib + mib / 8 + 64,
+    );
+    Scenario::parse(&text, Path::new("scale")).expect("a sound scenario")
+}
+
+/// Host time of `runs` runs, without laying the machine out.
+fn host_time(scenario: &Scenario, runs: u64) -> Duration {
+    let settings = [("enabled_sources".to_owned(), "0x4".to_owned())];
+    let mut time = Duration::ZERO;
+    for _ in 0..runs {
+        let simulation = Simulation::new(scenario, "pghot", &settings).expect("a sound scenario");
+        let start = Instant::now();
+        let run = simulation.finish(&mut |_| {});
+        time += start.elapsed();
+        assert!(run.counters.promoted_pages > 0, "nothing was looked at");
+        black_box(run);
+    }
+    time
+}
+
+fn statistical(c: &mut Criterion) {
+    let mut group = c.benchmark_group("statistical");
+    group.sample_size(10).warm_up_time(Duration::from_millis(1));
+    for pages in PAGES {
+        let scenario = scenario("statistical", pages, SECONDS, u64::MAX / 2);
+        // So the time per element is that of a page and a simulated second.
+        group.throughput(Throughput::Elements(pages * SECONDS));
+        group.bench_function(BenchmarkId::from_parameter(pages), |b| {
+            b.iter_custom(|runs| host_time(&scenario, runs));
+        });
+    }
+    group.finish();
+}
+
+fn exact(c: &mut Criterion) {
+    let mut group = c.benchmark_group("exact");
+    group.sample_size(10).warm_up_time(Duration::from_millis(1));
+    let scenario = scenario("exact", 1 << 16, 600, ACCESSES);
+    group.throughput(Throughput::Elements(ACCESSES));
+    group.bench_function(BenchmarkId::from_parameter(ACCESSES), |b| {
+        b.iter_custom(|runs| host_time(&scenario, runs));
+    });
+    group.finish();
+}
+
+criterion_group!(benches, statistical, exact);
+criterion_main!(benches);

@@ -1,0 +1,349 @@
+//! Random machines, random workloads, and everything that can go wrong, with an auditor who looks after
+//! each step. One number decides all of a run, so a run that fails can be had again.
+
+mod auditor;
+
+use pghot_workloads::access::XorShift;
+
+pub use auditor::Auditor;
+
+use crate::Error;
+use crate::machine::{MachineSpec, NodeSpec};
+use crate::run::Simulation;
+use crate::scenario::{Backing, Mode, PatternName, PhaseSpec, ProcessSpec, Scenario};
+use crate::systems::Setting;
+use crate::trouble::Trouble;
+
+/// Steps with trouble in one run.
+const STEPS: u32 = 120;
+/// Simulated time of a step, in ms: most steps have a pass.
+const STEP_MS: u64 = 100;
+/// How long the engine has to show progress when all trouble is over, in steps.
+const CALM_STEPS: u32 = 900;
+
+/// A bug to be planted, to see whether the auditor finds it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Canary {
+    /// The engine takes eight times the rate that it was told.
+    IgnoresRateLimit,
+    /// The engine makes larger batches than it was told.
+    IgnoresBatchLimit,
+    /// Pages are said to have moved that did not.
+    LosesMoves,
+    /// Nothing is ever promoted.
+    DoesNothing,
+}
+
+/// What a run did, for whoever wonders whether anything happened at all.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Story {
+    /// Base pages promoted.
+    pub promoted_pages: u64,
+    /// Base pages demoted.
+    pub demoted_pages: u64,
+    /// Base pages that were refused.
+    pub refused_pages: u64,
+    /// Times that the daemon was killed.
+    pub restarts: u32,
+    /// Processes that ended and were started anew.
+    pub respawns: u32,
+}
+
+/// One run. The error is what the auditor found, and where.
+pub fn run(seed: u64, canary: Option<Canary>) -> Result<Story, String> {
+    let mut chaos = Chaos::new(seed, canary).map_err(|error| error.to_string())?;
+    chaos.run().map_err(|found| {
+        let at_ms = chaos.simulation.world().now_ms();
+        let (process, settings) = (&chaos.scenario.process, &chaos.settings);
+        format!("{found}\nat {at_ms} ms, with {settings:?} and {process:#?}")
+    })
+}
+
+impl Chaos {
+    fn run(&mut self) -> Result<Story, String> {
+        for _ in 0..STEPS {
+            self.disturb();
+            self.step()?;
+        }
+        self.calm_down();
+        self.make_progress()?;
+        Ok(self.story)
+    }
+}
+
+struct Chaos {
+    scenario: Scenario,
+    settings: Vec<Setting>,
+    random: XorShift,
+    simulation: Simulation,
+    auditor: Auditor,
+    story: Story,
+    canary: Option<Canary>,
+    /// Base pages that a hog has of the top tier.
+    hogged: u64,
+}
+
+impl Chaos {
+    fn new(seed: u64, canary: Option<Canary>) -> Result<Chaos, Error> {
+        let mut random = XorShift::new(seed);
+        let scenario = scenario(seed, &mut random);
+        let settings = settings(&mut random);
+        let mut simulation = Simulation::new(&scenario, "pghot", &settings)?;
+        let auditor = Auditor::new(simulation.world(), &settings);
+        simulation.world_mut().trouble = Trouble::new(seed);
+        let mut chaos = Chaos {
+            scenario,
+            settings,
+            random,
+            simulation,
+            auditor,
+            story: Story::default(),
+            canary,
+            hogged: 0,
+        };
+        chaos.plant()?;
+        Ok(chaos)
+    }
+
+    /// What the engine does differs from what the auditor was told.
+    fn plant(&mut self) -> Result<(), Error> {
+        let setting = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        match self.canary {
+            None => {}
+            Some(Canary::IgnoresRateLimit) => {
+                let told = self.auditor.rate_limit_mbps().max(1) * 8;
+                self.simulation
+                    .set(&setting("promote_rate_limit_MBps", &told.to_string()))?;
+            }
+            Some(Canary::IgnoresBatchLimit) => {
+                self.simulation
+                    .set(&setting("kmigrated_batch_nr", "4096"))?;
+            }
+            Some(Canary::LosesMoves) => self.simulation.world_mut().trouble.lies = true,
+            Some(Canary::DoesNothing) => {
+                self.simulation
+                    .set(&setting("promote_rate_limit_MBps", "0"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Something happens to the machine, perhaps.
+    fn disturb(&mut self) {
+        match self.random.below(40) {
+            0 => self.change_a_tunable(),
+            1 => {
+                self.auditor.forget(&self.simulation.totals());
+                self.simulation.restart_system();
+                self.story.restarts += 1;
+                if self.plant().is_err() {
+                    // The same setting was taken at the start.
+                    self.canary = None;
+                }
+            }
+            2 => {
+                let number = self.random.below(self.simulation.tasks().len() as u32) as usize;
+                self.story.respawns += u32::from(self.simulation.respawn(number));
+                self.auditor.relearn(self.simulation.world());
+            }
+            3 => self.hog(),
+            4 => {
+                let jump = u64::from(self.random.below(20_000));
+                self.simulation.world_mut().trouble.clock_ahead_ms += jump;
+                self.auditor.note_clock_jump();
+            }
+            5 => {
+                let nodes = self.simulation.world().nodes.len() as u32;
+                let nid = self.random.below(nodes) as usize;
+                let node = &mut self.simulation.world_mut().nodes[nid];
+                node.is_online = !node.is_online;
+            }
+            _ => {}
+        }
+    }
+
+    fn change_a_tunable(&mut self) {
+        let (name, values) = match self.random.below(4) {
+            0 => ("freq_threshold", ["1", "2", "3"]),
+            1 => ("promote_rate_limit_MBps", ["1", "16", "256"]),
+            2 => ("kmigrated_batch_nr", ["64", "512", "2048"]),
+            _ => ("kmigrated_sleep_ms", ["50", "100", "1000"]),
+        };
+        let value = values[self.random.below(3) as usize];
+        let setting = (name.to_owned(), value.to_owned());
+        let is_planted = matches!(
+            (self.canary, name),
+            (
+                Some(Canary::IgnoresRateLimit | Canary::DoesNothing),
+                "promote_rate_limit_MBps"
+            ) | (Some(Canary::IgnoresBatchLimit), "kmigrated_batch_nr")
+        );
+        if !is_planted && self.simulation.set(&setting).is_ok() {
+            self.auditor.note_setting(&setting);
+        }
+    }
+
+    /// Somebody takes memory of the top tier, or gives it back.
+    fn hog(&mut self) {
+        let share = u64::from(self.random.below(101));
+        let node = &mut self.simulation.world_mut().nodes[0];
+        node.free += std::mem::take(&mut self.hogged);
+        self.hogged = node.free * share / 100;
+        node.free -= self.hogged;
+        self.auditor.note_hog(self.hogged);
+    }
+
+    fn step(&mut self) -> Result<(), String> {
+        self.simulation.step();
+        let world = self.simulation.world();
+        self.story.promoted_pages = world.counters.promoted_pages;
+        self.story.demoted_pages = world.counters.demoted_pages;
+        let totals = self.simulation.totals();
+        self.story.refused_pages = totals.iter().map(|totals| totals.outcomes.refusals()).sum();
+        self.auditor
+            .look(world, self.simulation.last_moved(), &totals)
+    }
+
+    fn calm_down(&mut self) {
+        let world = self.simulation.world_mut();
+        world.trouble.calm_down();
+        for node in &mut world.nodes {
+            node.is_online = true;
+        }
+        world.nodes[0].free += std::mem::take(&mut self.hogged);
+        self.auditor.note_hog(0);
+        let settings = [("freq_threshold", "1"), ("promote_rate_limit_MBps", "256")];
+        for (name, value) in settings {
+            let setting = (name.to_owned(), value.to_owned());
+            let is_planted = self.canary == Some(Canary::DoesNothing) && value == "256";
+            if !is_planted && self.simulation.set(&setting).is_ok() {
+                self.auditor.note_setting(&setting);
+            }
+        }
+        for number in 0..self.simulation.tasks().len() {
+            self.simulation.respawn(number);
+        }
+        self.auditor.relearn(self.simulation.world());
+    }
+
+    /// With room, hot pages below and no trouble, something must move.
+    fn make_progress(&mut self) -> Result<(), String> {
+        let before = self.simulation.world().counters.promoted_pages;
+        for _ in 0..CALM_STEPS {
+            let world = self.simulation.world();
+            let room = world
+                .nodes
+                .iter()
+                .filter(|node| node.is_top_tier)
+                .any(|node| node.room() > 512);
+            let is_done = world.counters.promoted_pages > before;
+            let has_work = self.simulation.tasks().iter().any(|task| task.is_running());
+            if is_done || !room || !has_work || self.nothing_below() {
+                return Ok(());
+            }
+            self.step()?;
+        }
+        Err(format!(
+            "no progress in {CALM_STEPS} calm steps: {:?}",
+            self.simulation.totals()
+        ))
+    }
+
+    fn nothing_below(&self) -> bool {
+        let world = self.simulation.world();
+        let mut lower = world.nodes.iter().filter(|node| !node.is_top_tier);
+        lower.all(|node| node.free == node.pages)
+    }
+}
+
+/// A small machine with some processes; all that is checked after each step must be cheap.
+fn scenario(seed: u64, random: &mut XorShift) -> Scenario {
+    let lower = 1 + random.below(2);
+    let top_mib = u64::from(8 + random.below(56));
+    let mut node = vec![NodeSpec {
+        memory_mib: top_mib,
+        cpus: 4,
+        latency_ns: vec![100.0; 1 + lower as usize],
+        bandwidth_mib_s: None,
+    }];
+    for _ in 0..lower {
+        node.push(NodeSpec {
+            memory_mib: 64,
+            cpus: 0,
+            latency_ns: Vec::new(),
+            bandwidth_mib_s: None,
+        });
+    }
+    let processes = 1 + random.below(3);
+    let process = (0..processes).map(|_| process(random, lower)).collect();
+    let mut machine = MachineSpec {
+        node,
+        kernel: Default::default(),
+        costs: Default::default(),
+    };
+    machine.kernel.demotion_enabled = random.below(2) == 0;
+    // Few accesses, spread over the time: each takes a millisecond or so.
+    machine.costs.compute_ns = 200_000.0 * f64::from(1 + random.below(10));
+    Scenario {
+        name: format!("chaos {seed}"),
+        mode: Mode::Exact,
+        seed,
+        seconds: 1e6,
+        slice_us: STEP_MS * 1000,
+        sample_ms: 10_000_000,
+        machine,
+        process,
+    }
+}
+
+fn process(random: &mut XorShift, lower: u32) -> ProcessSpec {
+    let backing = [Backing::Anon, Backing::Thp, Backing::Shared][random.below(3) as usize];
+    let hot_end = f64::from(1 + random.below(50)) / 100.0;
+    let phase = |pattern, hot: [f64; 2], accesses| PhaseSpec {
+        pattern,
+        accesses,
+        range: [0.0, 1.0],
+        hot,
+        hot_percent: 80,
+    };
+    let kinds = [
+        PatternName::Skewed,
+        PatternName::Random,
+        PatternName::Stream,
+    ];
+    let first = kinds[random.below(3) as usize];
+    ProcessSpec {
+        workload: None,
+        memory_mib: u64::from(1 + random.below(4)) * 2,
+        threads: 1 + random.below(3),
+        node: 0,
+        backing,
+        home: Some(1 + random.below(lower)),
+        accesses: 0,
+        near_share: None,
+        phase: vec![
+            phase(first, [0.0, hot_end], u64::from(1 + random.below(2000))),
+            phase(PatternName::Skewed, [0.5, 0.5 + hot_end], 1 << 40),
+        ],
+    }
+}
+
+/// The tunables of a run.
+fn settings(random: &mut XorShift) -> Vec<Setting> {
+    let mut pick = |values: &[&str]| values[random.below(values.len() as u32) as usize].to_owned();
+    vec![
+        ("mode".into(), pick(&["default", "precision"])),
+        (
+            "enabled_sources".into(),
+            // Hint faults alone see no shared memory.
+            pick(&["0x4", "0x5", "0x10", "0x11", "0x15"]),
+        ),
+        ("freq_threshold".into(), pick(&["1", "2", "3"])),
+        ("kmigrated_sleep_ms".into(), pick(&["50", "100", "500"])),
+        ("kmigrated_batch_nr".into(), pick(&["64", "100", "2048"])),
+        (
+            "promote_rate_limit_MBps".into(),
+            pick(&["1", "8", "256", "1024"]),
+        ),
+    ]
+}

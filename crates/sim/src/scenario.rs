@@ -1,0 +1,446 @@
+//! Scenario files: a machine and what runs on it, in TOML.
+
+use std::path::{Path, PathBuf};
+
+use pghot_workloads::plan::{Pattern, Phase, Plan};
+use pghot_workloads::plans::{self, BENCHMARKS, Size};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+use crate::machine::{MachineSpec, PAGES_PER_MIB};
+use crate::memory::HUGE_PAGES;
+
+/// A scenario.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// Shown in reports.
+    pub name: String,
+    /// How accesses are made.
+    #[serde(default)]
+    pub mode: Mode,
+    /// Decides everything that is random.
+    #[serde(default = "one")]
+    pub seed: u64,
+    /// The end, if the processes have not ended by then, in simulated seconds.
+    #[serde(default = "ten_minutes")]
+    pub seconds: f64,
+    /// Simulated time between two looks of the machine at its processes, in µs.
+    #[serde(default = "a_millisecond")]
+    pub slice_us: u64,
+    /// Between two samples of the series in the result, in ms.
+    #[serde(default = "a_second")]
+    pub sample_ms: u64,
+    /// The machine.
+    pub machine: MachineSpec,
+    /// What runs on it.
+    pub process: Vec<ProcessSpec>,
+}
+
+/// How accesses are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// One by one.
+    #[default]
+    Exact,
+    /// Many at once; see `traffic::statistical`.
+    Statistical,
+}
+
+/// A process.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProcessSpec {
+    /// One of the benchmarks of `crates/workloads`; else there are phases.
+    #[serde(default)]
+    pub workload: Option<String>,
+    /// Its memory, in MiB.
+    pub memory_mib: u64,
+    /// Threads.
+    #[serde(default = "one_thread")]
+    pub threads: u32,
+    /// The node on whose CPUs they run.
+    #[serde(default)]
+    pub node: u32,
+    /// What its memory is made of.
+    #[serde(default)]
+    pub backing: Backing,
+    /// The lower-tier node that its pages are in at first; the first one if left out.
+    #[serde(default)]
+    pub home: Option<u32>,
+    /// Accesses of all threads, for a benchmark.
+    #[serde(default)]
+    pub accesses: u64,
+    /// Share of its memory, from the beginning, that is in the top tier at first.
+    #[serde(default)]
+    pub near_share: Option<f64>,
+    /// What it does, one after the other.
+    #[serde(default)]
+    pub phase: Vec<PhaseSpec>,
+}
+
+/// What memory is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Backing {
+    /// Private base pages.
+    #[default]
+    Anon,
+    /// Private huge pages.
+    Thp,
+    /// Base pages that hint faults do not see, because several processes map them.
+    Shared,
+}
+
+/// A phase of a process.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PhaseSpec {
+    /// How pages are chosen.
+    pub pattern: PatternName,
+    /// Accesses of all threads.
+    pub accesses: u64,
+    /// Where the pages lie, as shares of the memory.
+    #[serde(default = "whole")]
+    pub range: [f64; 2],
+    /// Of these, the hot ones, for a skewed pattern.
+    #[serde(default = "whole")]
+    pub hot: [f64; 2],
+    /// Of 100 accesses, how many go to the hot ones alone.
+    #[serde(default)]
+    pub hot_percent: u32,
+}
+
+/// How a phase chooses pages; see `pghot_workloads::plan::Pattern`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PatternName {
+    /// Any page, each time anew.
+    Random,
+    /// One line after the other.
+    Stream,
+    /// So many of 100 go to the hot range.
+    Skewed,
+}
+
+fn one() -> u64 {
+    1
+}
+fn one_thread() -> u32 {
+    1
+}
+fn ten_minutes() -> f64 {
+    600.0
+}
+fn a_millisecond() -> u64 {
+    1000
+}
+fn a_second() -> u64 {
+    1000
+}
+fn whole() -> [f64; 2] {
+    [0.0, 1.0]
+}
+
+impl Scenario {
+    /// Reads and checks a scenario file.
+    pub fn load(path: &Path) -> Result<Scenario, Error> {
+        let text = std::fs::read_to_string(path).map_err(|source| Error::Read {
+            path: path.to_owned(),
+            source,
+        })?;
+        Scenario::parse(&text, path)
+    }
+
+    /// The same of a text; `path` is for errors.
+    pub fn parse(text: &str, path: &Path) -> Result<Scenario, Error> {
+        let scenario: Scenario = read_toml(text, path)?;
+        scenario.check()?;
+        Ok(scenario)
+    }
+
+    /// Names the first field that cannot be.
+    pub fn check(&self) -> Result<(), Error> {
+        self.machine.check()?;
+        if !(self.seconds.is_finite() && self.seconds > 0.0 && self.seconds <= 1e7) {
+            return Err(Error::field(
+                "seconds",
+                format!("{} is not from 0 to 10^7", self.seconds),
+            ));
+        }
+        for (name, value) in [("slice_us", self.slice_us), ("sample_ms", self.sample_ms)] {
+            if value == 0 || value > 10_000_000 {
+                return Err(Error::field(name, format!("{value} is not from 1 to 10^7")));
+            }
+        }
+        if self.process.is_empty() || self.process.len() > 10_000 {
+            return Err(Error::field("process", "there must be 1 to 10000"));
+        }
+        for (process, number) in self.process.iter().zip(0..) {
+            process.check(number, &self.machine)?;
+        }
+        let wanted: u64 = self.process.iter().map(|process| process.memory_mib).sum();
+        let has: u64 = self.machine.node.iter().map(|node| node.memory_mib).sum();
+        if wanted > has {
+            return Err(Error::field(
+                "process",
+                format!("all together want {wanted} MiB, and the machine has {has} MiB"),
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl ProcessSpec {
+    /// Base pages of its memory.
+    pub fn pages(&self) -> u32 {
+        (self.memory_mib * PAGES_PER_MIB) as u32
+    }
+
+    /// Base pages of its folios.
+    pub fn folio_pages(&self) -> u32 {
+        match self.backing {
+            Backing::Thp => HUGE_PAGES,
+            Backing::Anon | Backing::Shared => 1,
+        }
+    }
+
+    fn check(&self, number: usize, machine: &MachineSpec) -> Result<(), Error> {
+        let wrong =
+            |name: &str, what: String| Err(Error::field(format!("process[{number}].{name}"), what));
+        let top_tier = machine
+            .node
+            .get(self.node as usize)
+            .is_some_and(|node| node.is_top_tier());
+        if !top_tier {
+            return wrong("node", format!("node {} has no CPUs", self.node));
+        }
+        let has = machine.node.iter().map(|node| node.memory_mib).sum::<u64>();
+        if self.memory_mib == 0 || self.memory_mib > has {
+            return wrong(
+                "memory_mib",
+                format!(
+                    "{} is not from 1 to the {has} that there are",
+                    self.memory_mib
+                ),
+            );
+        }
+        if self.backing == Backing::Thp && !self.memory_mib.is_multiple_of(2) {
+            return wrong(
+                "memory_mib",
+                format!("{} is not whole huge pages", self.memory_mib),
+            );
+        }
+        if self.threads == 0 || self.threads > 4096 {
+            return wrong("threads", format!("{} is not from 1 to 4096", self.threads));
+        }
+        if self
+            .home
+            .is_some_and(|home| !machine.lower_tier().any(|nid| nid == home))
+        {
+            return wrong("home", "it is not a node of the lower tier".into());
+        }
+        if self
+            .near_share
+            .is_some_and(|share| !(0.0..=1.0).contains(&share))
+        {
+            return wrong("near_share", "it is not from 0 to 1".into());
+        }
+        match &self.workload {
+            Some(name) if plans::find(name).is_none() => {
+                let names: Vec<_> = BENCHMARKS.iter().map(|benchmark| benchmark.name).collect();
+                wrong(
+                    "workload",
+                    format!("there is no `{name}`; there are {}", names.join(", ")),
+                )
+            }
+            Some(_) if self.accesses == 0 => wrong("accesses", "a benchmark needs some".into()),
+            Some(_) if !self.phase.is_empty() => wrong("phase", "a benchmark has its own".into()),
+            None if self.phase.is_empty() => {
+                wrong("phase", "it has none, and no `workload` either".into())
+            }
+            _ => self.check_phases(number),
+        }
+    }
+
+    fn check_phases(&self, number: usize) -> Result<(), Error> {
+        for (phase, at) in self.phase.iter().zip(0..) {
+            let wrong = |name: &str, what: &str| {
+                Err(Error::field(
+                    format!("process[{number}].phase[{at}].{name}"),
+                    what,
+                ))
+            };
+            if phase.accesses == 0 {
+                return wrong("accesses", "it has none");
+            }
+            for (name, range) in [("range", phase.range), ("hot", phase.hot)] {
+                let pages = part(range, self.pages());
+                if !(0.0..=1.0).contains(&range[0])
+                    || !(0.0..=1.0).contains(&range[1])
+                    || pages.is_empty()
+                {
+                    return wrong(
+                        name,
+                        "it is no part of the memory: two shares from 0 to 1, rising, at least a page apart",
+                    );
+                }
+            }
+            if phase.hot_percent > 100 {
+                return wrong("hot_percent", "it is more than 100");
+            }
+        }
+        Ok(())
+    }
+
+    /// What it does, on a machine of this kind.
+    pub fn plan(&self, machine: &MachineSpec) -> Plan {
+        let top = machine.node.iter().filter(|node| node.is_top_tier());
+        let size = Size {
+            pages: self.pages(),
+            near_pages: top
+                .map(|node| node.pages())
+                .sum::<u64>()
+                .min(u64::from(u32::MAX)) as u32,
+            accesses: self.accesses,
+        };
+        let benchmark = self.workload.as_deref().and_then(plans::find);
+        let mut plan = match benchmark {
+            Some(benchmark) => (benchmark.plan)(&size),
+            None => Plan {
+                near_pages: 0,
+                phases: self
+                    .phase
+                    .iter()
+                    .map(|phase| phase.plan(self.pages()))
+                    .collect(),
+            },
+        };
+        if let Some(share) = self.near_share {
+            plan.near_pages = (share * f64::from(self.pages())) as u32;
+        }
+        plan
+    }
+}
+
+impl PhaseSpec {
+    fn plan(&self, pages: u32) -> Phase {
+        let range = part(self.range, pages);
+        let pattern = match self.pattern {
+            PatternName::Random => Pattern::Random(range),
+            PatternName::Stream => Pattern::Stream(range),
+            PatternName::Skewed => Pattern::Skewed {
+                hot: part(self.hot, pages),
+                hot_percent: self.hot_percent,
+                all: range,
+            },
+        };
+        Phase {
+            pattern,
+            accesses: self.accesses,
+        }
+    }
+}
+
+/// Reads TOML; what is wrong becomes one line, with its place.
+pub(crate) fn read_toml<T: DeserializeOwned>(text: &str, path: &Path) -> Result<T, Error> {
+    toml::from_str(text).map_err(|error| {
+        let start = error.span().map_or(0, |span| span.start);
+        let line = text
+            .bytes()
+            .take(start)
+            .filter(|byte| *byte == b'\n')
+            .count()
+            + 1;
+        let message = error.message().replace('\n', " ");
+        Error::Parse {
+            path: PathBuf::from(path),
+            message: format!("line {line}: {message}"),
+        }
+    })
+}
+
+/// Shares of the memory as pages.
+fn part(shares: [f64; 2], pages: u32) -> std::ops::Range<u32> {
+    let at = |share: f64| (share * f64::from(pages)).round() as u32;
+    at(shares[0])..at(shares[1])
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SOUND: &str = "name = 'x'\nseed = 3\nseconds = 2.5\n[[machine.node]]\nmemory_mib = 512\n\
+        cpus = 4\nlatency_ns = [100, 250]\n[[machine.node]]\nmemory_mib = 1536\n\
+        [machine.kernel]\nscan_size_mib = 64\n[[process]]\nmemory_mib = 64\nbacking = 'thp'\n\
+        [[process.phase]]\npattern = 'skewed'\nhot = [0.25, 0.5]\nhot_percent = 90\naccesses = 10\n";
+
+    fn parse(text: &str) -> Result<Scenario, Error> {
+        Scenario::parse(text, Path::new("x.toml"))
+    }
+
+    fn refused(from: &str, to: &str, field: &str) {
+        let text = SOUND.replacen(from, to, 1);
+        assert_ne!(text, SOUND, "{from}");
+        let error = parse(&text).unwrap_err().to_string();
+        assert!(error.contains(field) && !error.contains('\n'), "{error}");
+    }
+
+    #[test]
+    fn what_cannot_be_is_named() {
+        parse(SOUND).unwrap();
+        refused("seconds = 2.5", "seconds = -1.0", "seconds");
+        refused("memory_mib = 64", "memory_mib = 0", "process[0].memory_mib");
+        refused(
+            "memory_mib = 64",
+            "memory_mib = 65",
+            "process[0].memory_mib",
+        );
+        refused(
+            "memory_mib = 64",
+            "memory_mib = 4294967296",
+            "process[0].memory_mib",
+        );
+        refused(
+            "memory_mib = 1536",
+            "memory_mib = 4503599627370496",
+            "machine.node[1].memory_mib",
+        );
+        refused(
+            "accesses = 10",
+            "accesses = 0",
+            "process[0].phase[0].accesses",
+        );
+        refused("[0.25, 0.5]", "[0.5, 0.5]", "process[0].phase[0].hot");
+        refused("hot_percent = 90", "hot_percent = 101", "hot_percent");
+        refused("'skewed'", "'fancy'", "line 16");
+        refused("seed = 3", "sede = 3", "sede");
+        refused("backing = 'thp'", "workload = 'nonsense'", "workload");
+        refused("backing = 'thp'", "node = 1", "process[0].node");
+        refused("name = 'x'", "", "name");
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(at in 0..SOUND.len(), length in 0..20_usize, new in ".{0,8}") {
+            let end = (at + length).min(SOUND.len());
+            let text = format!("{}{new}{}", &SOUND[..at], &SOUND[end..]);
+            if let Ok(scenario) = parse(&text) {
+                let plan = scenario.process[0].plan(&scenario.machine);
+                prop_assert!(plan.accesses() > 0);
+            }
+        }
+
+        #[test]
+        fn no_number_makes_it_panic(which in 0..9_usize, number in any::<i64>(), real in any::<f64>()) {
+            let numbers = ["3", "2.5", "512", "4", "100", "1536", "64", "0.25", "10"];
+            for new in [number.to_string(), format!("{real:e}")] {
+                let _ = parse(&SOUND.replacen(&format!(" {}", numbers[which]), &format!(" {new}"), 1));
+            }
+        }
+    }
+}

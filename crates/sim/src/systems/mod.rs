@@ -1,0 +1,111 @@
+//! The systems that are compared: pghot itself, and models of the others. One file each; [`SYSTEMS`]
+//! lists them.
+
+mod damon;
+mod damon_regions;
+mod fault_count;
+mod gate;
+mod none;
+mod numab2;
+mod pghot;
+mod proposal;
+
+use pghot_engine::Totals;
+use serde_json::Value;
+
+use crate::Error;
+use crate::memory::Page;
+use crate::task::Task;
+use crate::world::World;
+
+/// A marked entry was accessed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fault {
+    /// The folio's first page.
+    pub head: Page,
+    /// Base pages of the folio.
+    pub pages: u32,
+    /// The node of the accessing CPU.
+    pub node: usize,
+    /// Since the entry was marked, in ms.
+    pub latency_ms: u64,
+}
+
+/// Who decides what moves.
+pub trait System {
+    /// Whether the kernel marks entries of the lower tier, and keeps room for promotion.
+    fn is_tiering(&self) -> bool;
+
+    /// A thread takes a hint fault; its entry is whole again. Returns what the thread pays besides the
+    /// fault itself, in ns.
+    fn hint_fault(&mut self, _world: &mut World, _fault: &Fault) -> f64 {
+        0.0
+    }
+
+    /// A slice of time is over.
+    fn step(&mut self, _world: &mut World, _tasks: &[Task]) {}
+
+    /// An operator changes a setting.
+    fn set(&mut self, setting: &Setting) -> Result<(), Error> {
+        no_settings(std::slice::from_ref(setting))
+    }
+
+    /// It is killed, and started again with the same settings: what it had in memory is lost.
+    fn restart(&mut self, _world: &World) {}
+
+    /// What its migrators have done since they were started, if it has the engine's.
+    fn totals(&self) -> Vec<Totals> {
+        Vec::new()
+    }
+
+    /// What it says of itself, for reports.
+    fn details(&self) -> Value {
+        Value::Null
+    }
+}
+
+/// A setting of a system: its name and its value.
+pub type Setting = (String, String);
+
+/// What makes a system for a machine.
+pub type Make = fn(&World, &[Setting]) -> Result<Box<dyn System>, Error>;
+
+/// A system by its name.
+pub struct Descriptor {
+    /// On the command line and in reports.
+    pub name: &'static str,
+    /// What it is, in one sentence.
+    pub doc: &'static str,
+    /// Makes one, with settings of its own.
+    pub make: Make,
+}
+
+/// All of them.
+pub const SYSTEMS: &[Descriptor] = &[
+    none::DESCRIPTOR,
+    pghot::DESCRIPTOR,
+    numab2::DESCRIPTOR,
+    fault_count::DESCRIPTOR,
+    proposal::DESCRIPTOR,
+    damon::DESCRIPTOR,
+];
+
+/// The system of that name.
+pub fn find(name: &str) -> Result<&'static Descriptor, Error> {
+    let found = SYSTEMS.iter().find(|system| system.name == name);
+    found.ok_or_else(|| {
+        let names: Vec<_> = SYSTEMS.iter().map(|system| system.name).collect();
+        Error::field(
+            "system",
+            format!("there is no `{name}`; there are {}", names.join(", ")),
+        )
+    })
+}
+
+/// For systems that have no settings.
+fn no_settings(settings: &[Setting]) -> Result<(), Error> {
+    match settings.first() {
+        None => Ok(()),
+        Some((name, _)) => Err(Error::field(name, "this system has no such setting")),
+    }
+}

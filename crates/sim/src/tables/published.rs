@@ -1,0 +1,130 @@
+//! Published tables that compare systems on one machine, as data: `crates/sim/tables/*.toml` hold the
+//! scenario, the figures, and which system and settings each cell is of.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::{Cell, Table};
+use crate::Error;
+use crate::run::{Run, Simulation};
+use crate::scenario::{Scenario, read_toml};
+use crate::systems::Setting;
+
+/// A file of tables.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    scenario: Scenario,
+    table: Vec<TableSpec>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TableSpec {
+    title: String,
+    source: String,
+    unit: String,
+    #[serde(default)]
+    noise_percent: Option<f64>,
+    #[serde(default)]
+    notes: Vec<String>,
+    cell: Vec<CellSpec>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CellSpec {
+    row: String,
+    column: String,
+    published: f64,
+    /// The model's system, with its settings.
+    system: String,
+    #[serde(default)]
+    set: BTreeMap<String, String>,
+    measure: Measure,
+    /// For what is measured at a moment of the run, in s.
+    #[serde(default)]
+    at_s: f64,
+    #[serde(default)]
+    calibration: bool,
+}
+
+/// What a cell shows.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Measure {
+    /// From the first access to the last, in µs.
+    ElapsedUs,
+    /// Base pages promoted in all.
+    PromotedPages,
+    /// Base pages promoted by a moment of the run.
+    PromotedAt,
+    /// Base pages demoted.
+    DemotedPages,
+    /// Hint faults.
+    HintFaults,
+    /// Base pages refused because they were not hot enough.
+    RefusedCold,
+}
+
+impl Measure {
+    fn of(self, run: &Run, at_s: f64) -> f64 {
+        let counters = &run.counters;
+        match self {
+            Measure::ElapsedUs => run.elapsed_s * 1e6,
+            Measure::PromotedPages => counters.promoted_pages as f64,
+            Measure::PromotedAt => {
+                // A little after, so that what happens at this very moment counts.
+                let until = run
+                    .series
+                    .iter()
+                    .take_while(|sample| sample.t_s <= at_s + 1e-6);
+                until
+                    .last()
+                    .map_or(0.0, |sample| sample.promoted_pages as f64)
+            }
+            Measure::DemotedPages => counters.demoted_pages as f64,
+            Measure::HintFaults => counters.hint_faults as f64,
+            Measure::RefusedCold => counters.refused_cold_pages as f64,
+        }
+    }
+}
+
+/// Runs what a file's cells need, each system with the same settings once.
+pub fn make(name: &str, text: &str) -> Result<Vec<Table>, Error> {
+    let file: File = read_toml(text, Path::new(name))?;
+    let mut runs = BTreeMap::new();
+    let mut tables = Vec::new();
+    for table in file.table {
+        let mut cells = Vec::new();
+        for cell in table.cell {
+            let key = (cell.system.clone(), cell.set.clone());
+            if !runs.contains_key(&key) {
+                let settings: Vec<Setting> = cell.set.clone().into_iter().collect();
+                let simulation = Simulation::new(&file.scenario, &cell.system, &settings)?;
+                runs.insert(key.clone(), simulation.finish(&mut |_| {}));
+            }
+            let model = runs
+                .get(&key)
+                .map_or(0.0, |run| cell.measure.of(run, cell.at_s));
+            cells.push(Cell {
+                row: cell.row,
+                column: cell.column,
+                published: cell.published,
+                model,
+                is_calibration: cell.calibration,
+            });
+        }
+        tables.push(Table {
+            title: table.title,
+            source: table.source,
+            unit: table.unit,
+            noise_percent: table.noise_percent,
+            cells,
+            notes: table.notes,
+        });
+    }
+    Ok(tables)
+}

@@ -1,0 +1,60 @@
+//! A process while it runs: its plan, its threads, and how far it has got.
+
+use pghot_workloads::plan::{Pages, Plan};
+
+use crate::memory::Region;
+use crate::scan::Scan;
+
+/// A process of the scenario.
+pub struct Task {
+    /// Its number.
+    pub number: usize,
+    /// Its memory.
+    pub region: Region,
+    /// The node on whose CPUs its threads run.
+    pub node: usize,
+    /// Its threads.
+    pub threads: Vec<Thread>,
+    /// What it does.
+    pub plan: Plan,
+    /// The phase it is in.
+    pub phase: usize,
+    /// Accesses that the phase has left, of all threads.
+    pub left: u64,
+    /// When it had done all, in ns; none while it runs.
+    pub ended_ns: Option<u64>,
+    /// Where the kernel's scanner is.
+    pub scan: Scan,
+    /// Decides its accesses.
+    pub seed: u64,
+}
+
+/// A thread.
+pub struct Thread {
+    /// How far it is ahead of the machine's clock, in ns: an access or a fault goes over the end of a
+    /// slice.
+    pub ahead_ns: f64,
+    /// Which pages it accesses, in the exact mode.
+    pub pages: Option<Pages>,
+}
+
+impl Task {
+    /// Begins the phase `self.phase`, or ends.
+    pub fn begin_phase(&mut self, now_ns: u64) {
+        let Some(phase) = self.plan.phases.get(self.phase) else {
+            self.ended_ns = Some(now_ns);
+            return;
+        };
+        self.left = phase.accesses;
+        for (thread, number) in self.threads.iter_mut().zip(0u64..) {
+            // As in the workload itself, so that model and machine make the same accesses.
+            let seed = self.seed ^ number << 48 ^ (self.phase as u64) << 32;
+            thread.pages = Some(phase.pattern.pages(seed));
+        }
+    }
+
+    /// Whether it has something left to do.
+    pub fn is_running(&self) -> bool {
+        self.ended_ns.is_none()
+    }
+}

@@ -1,0 +1,230 @@
+//! Whole parts at once: in a slice of time a process makes as many accesses as its threads have time for,
+//! at the mean cost of where its pages are now; single accesses matter only where an entry is marked.
+//!
+//! When an entry is marked, the time of its next access is drawn from the exponential distribution of
+//! its part's rate. Rates change when pages move and phases end; since the distribution has no memory,
+//! what has not come by the end of an epoch can be drawn anew.
+
+use std::ops::Range;
+
+use pghot_workloads::access::XorShift;
+
+use super::due::Due;
+use super::take_fault;
+use crate::heat::Heat;
+use crate::machine::NODES_MAX as NODES;
+use crate::memory::{HUGE_PAGES, MARKED, Page, node_of};
+use crate::rates::Part;
+use crate::systems::System;
+use crate::task::Task;
+use crate::world::{Moved, World};
+
+/// How long drawn times stay good.
+const EPOCH_NS: u64 = 10_000_000_000;
+
+/// What is known of a task's accesses.
+pub struct Flow {
+    parts: Vec<Part>,
+    /// Base pages of each part by node.
+    on_node: Vec<[u64; NODES]>,
+    /// Accesses per ns and page of each part, in the last slice.
+    rates: Vec<f64>,
+    /// Marked folios by the time of their next access, in ns.
+    due: Due,
+    epoch_end_ns: u64,
+    /// Accesses are whole numbers; what is left over goes to the next slice.
+    rest: f64,
+    random: XorShift,
+}
+
+impl Flow {
+    /// For a task that has just begun a phase.
+    pub fn new(seed: u64) -> Flow {
+        Flow {
+            parts: Vec::new(),
+            on_node: Vec::new(),
+            rates: Vec::new(),
+            due: Due::default(),
+            epoch_end_ns: 0,
+            rest: 0.0,
+            random: XorShift::new(seed),
+        }
+    }
+
+    /// The task has begun a phase.
+    pub fn begin_phase(&mut self, world: &mut World, task: &Task) {
+        let Some(phase) = task.plan.phases.get(task.phase) else {
+            return;
+        };
+        self.parts = Part::of(&phase.pattern);
+        self.on_node = self
+            .parts
+            .iter()
+            .map(|part| nodes_of(world, task, part))
+            .collect();
+        self.rates = vec![0.0; self.parts.len()];
+        self.epoch_end_ns = 0;
+        if let Heat::Drawn(drawn) = &mut world.heat {
+            drawn
+                .rates
+                .begin(task.number, self.parts.clone(), world.now_ns);
+        }
+        self.learn_rates(world, task, &[1.0; NODES]);
+    }
+
+    /// Base pages moved.
+    pub fn note(&mut self, task: &Task, moved: &Moved) {
+        if !task.region.pages.contains(&moved.head) {
+            return;
+        }
+        let page = moved.head - task.region.pages.start;
+        if let Some(part) = self.part_of(page) {
+            self.on_node[part][moved.from] -= u64::from(moved.pages);
+            self.on_node[part][moved.to] += u64::from(moved.pages);
+        }
+    }
+
+    /// A folio was marked.
+    pub fn note_marked(&mut self, task: &Task, head: Page, now_ns: u64) {
+        let Some(part) = self.part_of(head - task.region.pages.start) else {
+            return;
+        };
+        let rate = self.rates[part] * f64::from(task.region.folio_pages);
+        if rate > 0.0 {
+            let uniform = ((self.random.next_bits() >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
+            // -ln(u) >= 1 - u: most cold pages are not accessed in this epoch, and need no logarithm.
+            let epoch_ns = self.epoch_end_ns as f64 - now_ns as f64;
+            if 1.0 - uniform > rate * epoch_ns {
+                return;
+            }
+            let at_ns = now_ns as f64 - uniform.ln() / rate;
+            if at_ns < self.epoch_end_ns as f64 {
+                self.due.push(at_ns as u64, head);
+            }
+        }
+    }
+
+    /// Makes a task's accesses of the next `slice_ns`.
+    pub fn advance(
+        &mut self,
+        world: &mut World,
+        system: &mut dyn System,
+        task: &mut Task,
+        slice_ns: u64,
+        crowd: &[f64],
+    ) {
+        if world.now_ns >= self.epoch_end_ns {
+            self.draw_anew(world, task);
+        }
+        let threads = task.threads.len() as f64;
+        let ahead_ns: f64 = task.threads.iter().map(|thread| thread.ahead_ns).sum();
+        let mean_ns = self.learn_rates(world, task, crowd);
+        let time_ns = (threads * slice_ns as f64 - ahead_ns).max(0.0);
+        let wanted = time_ns / mean_ns + self.rest;
+        let made = (wanted as u64).min(task.left);
+        self.rest = if made == task.left {
+            0.0
+        } else {
+            wanted - made as f64
+        };
+        task.left -= made;
+        self.count(world, task, made as f64);
+        let paid_ns = self.fault(world, system, task, slice_ns);
+        let owed_ns = (ahead_ns - threads * slice_ns as f64).max(0.0) + paid_ns;
+        for thread in &mut task.threads {
+            thread.ahead_ns = owed_ns / threads;
+        }
+    }
+
+    /// Faults of the next `slice_ns`; returns what they cost.
+    fn fault(
+        &mut self,
+        world: &mut World,
+        system: &mut dyn System,
+        task: &mut Task,
+        slice_ns: u64,
+    ) -> f64 {
+        let end_ns = world.now_ns + slice_ns;
+        let mut paid_ns = 0.0;
+        while let Some(head) = self.due.pop(end_ns) {
+            // It may have been moved, and marked again, since.
+            if world.memory.state(head) & MARKED != 0 {
+                paid_ns += take_fault(world, system, task, head);
+            }
+        }
+        paid_ns
+    }
+
+    fn count(&mut self, world: &mut World, task: &Task, made: f64) {
+        let mut near = 0.0;
+        for (part, on_node) in self.parts.iter().zip(&self.on_node) {
+            let all: u64 = on_node.iter().sum();
+            let nodes = on_node.iter().zip(&world.nodes);
+            let top: u64 = nodes
+                .filter(|(_, node)| node.is_top_tier)
+                .map(|(pages, _)| pages)
+                .sum();
+            near += part.share * top as f64 / all.max(1) as f64;
+        }
+        world.counters.accesses += made as u64;
+        world.counters.near_accesses += (made * near) as u64;
+        if let Heat::Drawn(drawn) = &mut world.heat {
+            drawn.rates.add(task.number, made);
+        }
+    }
+
+    /// Learns each part's rate, and returns the mean cost of an access, in ns.
+    fn learn_rates(&mut self, world: &World, task: &Task, crowd: &[f64]) -> f64 {
+        let latencies = &world.spec.node[task.node].latency_ns;
+        let mut mean_ns = world.spec.costs.compute_ns;
+        for (part, on_node) in self.parts.iter().zip(&self.on_node) {
+            let all: u64 = on_node.iter().sum();
+            let sum: f64 = (on_node.iter().zip(latencies).zip(crowd))
+                .map(|((pages, latency), crowd)| *pages as f64 * latency * crowd)
+                .sum();
+            mean_ns += part.share * sum / all.max(1) as f64;
+        }
+        for (rate, part) in self.rates.iter_mut().zip(&self.parts) {
+            *rate = task.threads.len() as f64 / mean_ns * part.share
+                / f64::from(part.pages.len() as u32);
+        }
+        mean_ns
+    }
+
+    fn draw_anew(&mut self, world: &World, task: &Task) {
+        self.due.clear(world.now_ns);
+        self.epoch_end_ns = world.now_ns + EPOCH_NS;
+        let step = task.region.folio_pages as usize;
+        let Range { start, end } = task.region.pages;
+        for first in (start..end).step_by(HUGE_PAGES as usize) {
+            let states = world.memory.states(first..end.min(first + HUGE_PAGES));
+            // Without a branch per page: most blocks have none that is marked.
+            if states.iter().fold(0, |all, state| all | state) & MARKED == 0 {
+                continue;
+            }
+            for (state, head) in states.iter().zip(first..).step_by(step) {
+                if state & MARKED != 0 {
+                    self.note_marked(task, head, world.now_ns);
+                }
+            }
+        }
+    }
+
+    fn part_of(&self, page: u32) -> Option<usize> {
+        let at = self.parts.partition_point(|part| part.pages.end <= page);
+        (self.parts.get(at)?.pages.start <= page).then_some(at)
+    }
+}
+
+/// Base pages of a part by node.
+fn nodes_of(world: &World, task: &Task, part: &Part) -> [u64; NODES] {
+    let first = task.region.pages.start;
+    let step = task.region.folio_pages;
+    let start = part.pages.start / step * step;
+    let mut on_node = [0; NODES];
+    let states = world.memory.states(first + start..first + part.pages.end);
+    for state in states.iter().step_by(step as usize) {
+        on_node[node_of(*state)] += u64::from(step);
+    }
+    on_node
+}

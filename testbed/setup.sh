@@ -5,8 +5,11 @@
 #   testbed/setup.sh             install what is missing; does nothing, quickly, when all is there
 #   testbed/setup.sh --refresh   also fetch the newest build of every kernel in kernels.toml, and of
 #                                the emulator if the host's is too old
+#   testbed/setup.sh --bench     also put the programs of the benchmarks in place: redis-server and
+#                                fio from the host's own release, memtierd from the host itself
 #
-# Kernels and emulator are unpacked into $PGHOT_CACHE (default: ~/.cache/pghot) and never installed.
+# Kernels, emulator and programs are unpacked into $PGHOT_CACHE (default: ~/.cache/pghot) and never
+# installed.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -210,21 +213,20 @@ fetch_kernel() {
 # QEMU before 8.1 reads the guest code that it translates without locking its pages. A CPU that reads
 # an instruction while the kernel patches it keeps what it read: the kernel's int3, which nobody
 # answers any more. Guests die of that at boot, and whenever BPF programs come and go; with newer ones
-# it is rare.
+# it is rare. And before 9.0 plugins had another interface than the witness speaks.
 host_emulator_is_good() {
-    local major minor
-    read -r major minor < <(qemu-system-x86_64 --version |
-        sed -n 's/.* version \([0-9]*\)\.\([0-9]*\).*/\1 \2/p')
-    ((major > 8 || (major == 8 && minor >= 1)))
+    local major
+    major=$(qemu-system-x86_64 --version | sed -n 's/.* version \([0-9]*\)\..*/\1/p')
+    ((major >= 9))
 }
 
 # From the backports to the host's release, whose libraries it needs: those of the host's own QEMU.
 fetch_emulator() {
     local suite
     suite=$(. /etc/os-release && echo "${VERSION_CODENAME:-bookworm}-backports")
-    open_suite "$suite" "QEMU 8.1 or newer"
+    open_suite "$suite" "QEMU 9 or newer"
     say "fetching a newer QEMU from $suite"
-    unpack "QEMU 8.1 or newer" qemu-system-x86 qemu-system-common qemu-system-data seabios
+    unpack "QEMU 9 or newer" qemu-system-x86 qemu-system-common qemu-system-data seabios
     "$work/root/usr/bin/qemu-system-x86_64" --version >>"$work/log" 2>&1 || {
         cat "$work/log" >&2
         die "the QEMU of $suite does not run on this host"
@@ -232,13 +234,78 @@ fetch_emulator() {
     replace "$work/root/usr" qemu
 }
 
+# --- Programs of the benchmarks -------------------------------------------------------------------
+
+# fetch_program NAME PACKAGE...: unpacks the packages, and those they depend on that this host
+# lacks, into $cache/bench/NAME. Nothing is installed: redis-server would start a service.
+fetch_program() {
+    local name=$1 packages=()
+    shift
+    open_suite "$(. /etc/os-release && echo "${VERSION_CODENAME:-bookworm}")" "$name"
+    mapfile -t packages < <(
+        printf '%s\n' "$@"
+        private_apt apt-get install --simulate --no-install-recommends "$@" 2>>"$work/log" |
+            awk '$1 == "Inst" { print $2 }'
+    )
+    mapfile -t packages < <(printf '%s\n' "${packages[@]}" | sort -u)
+    say "fetching $name: ${#packages[@]} packages"
+    unpack "$name" "${packages[@]}"
+    runs "$work/root" "$name"
+    replace "$work/root" "bench/$name"
+}
+
+# runs ROOT NAME: fails if a program does not run with the libraries that were unpacked with it.
+runs() {
+    local folders
+    folders=$(find "$1"/lib "$1"/usr/lib -name '*.so*' -printf '%h\n' 2>/dev/null | sort -u)
+    LD_LIBRARY_PATH=${folders//$'\n'/:} "$1/usr/bin/$2" --version >>"$work/log" 2>&1 ||
+        die "$2 does not run on this host: $(tail -n 1 "$work/log")"
+}
+
+# memtierd is in no Debian release. Whoever has built it, statically, gets it measured.
+take_memtierd() {
+    local found
+    found=${PGHOT_MEMTIERD:-$(command -v memtierd)} ||
+        die "Debian does not package memtierd; build it with CGO_ENABLED=0 and put it into PATH," \
+            "or its path into PGHOT_MEMTIERD"
+    [[ -x $found ]] || die "PGHOT_MEMTIERD names no program: $found"
+    say "taking memtierd from $found"
+    mkdir -p "$cache/bench/memtierd/usr/bin"
+    install -m 755 "$found" "$cache/bench/memtierd/usr/bin/memtierd"
+}
+
+# attempt NAME COMMAND...: has the command bring the program, and goes on if it cannot be had: its
+# last words are then kept for whoever asks for the program.
+attempt() {
+    local missing=$cache/bench/$1.missing
+    shift
+    if (trap 'rm -rf "$work"' EXIT && "$@") 2>&1 | tee "$missing.log" >&2; then
+        rm -f "$missing"
+    else
+        tail -n 1 "$missing.log" | sed 's/^setup: //' >"$missing"
+    fi
+    rm -f "$missing.log"
+}
+
+fetch_bench() {
+    local refresh=$1
+    mkdir -p "$cache/bench"
+    [[ $refresh == no && -x $cache/bench/redis-server/usr/bin/redis-server ]] ||
+        attempt redis-server fetch_program redis-server redis-server redis-tools
+    [[ $refresh == no && -x $cache/bench/fio/usr/bin/fio ]] || attempt fio fetch_program fio fio
+    attempt memtierd take_memtierd
+}
+
 main() {
-    local refresh=no name suite package
-    case ${1-} in
-    '') ;;
-    --refresh) refresh=yes ;;
-    *) die "unknown option '$1' (the only one is --refresh)" ;;
-    esac
+    local refresh=no bench=no name suite package
+    while (($#)); do
+        case $1 in
+        --refresh) refresh=yes ;;
+        --bench) bench=yes ;;
+        *) die "unknown option '$1' (there are --refresh and --bench)" ;;
+        esac
+        shift
+    done
     [[ $(uname -m) == x86_64 ]] || die "the testbed emulates x86-64 and is built for it only"
     install_host_packages
     check_rust
@@ -250,6 +317,7 @@ main() {
     done < <(kernel_table)
     host_emulator_is_good || [[ $refresh == no && -x $cache/qemu/bin/qemu-system-x86_64 ]] ||
         fetch_emulator
+    [[ $bench == no ]] || fetch_bench "$refresh"
 }
 
 main "$@"

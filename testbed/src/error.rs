@@ -31,6 +31,14 @@ pub enum Error {
         /// Where it was looked for.
         dir: PathBuf,
     },
+    /// A program that only benchmarks need is not in the cache.
+    #[error("{name} is missing ({reason}): run `testbed/setup.sh --bench`")]
+    ProgramMissing {
+        /// Its name.
+        name: String,
+        /// Why it is missing, as `setup.sh` said.
+        reason: String,
+    },
     /// A binary for the guest was never built.
     #[error("{path} is missing: run `{command}`", path = path.display())]
     BinaryMissing {

@@ -1,10 +1,11 @@
 //! Writes the guest's whole file system: a cpio archive with the agent as `/init`, binaries of the
 //! host in `/bin`, and the shared libraries they need where their loader looks for them.
 
-use std::collections::BTreeSet;
-use std::fs;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::{env, fs};
 
 use crate::Error;
 
@@ -26,17 +27,17 @@ pub(crate) fn build(
     // The kernel opens this for init's output before anything is mounted.
     cpio.entry("dev/console", CHAR_DEVICE, (5, 1), &[]);
 
-    let mut libraries = BTreeSet::new();
+    let mut libraries = BTreeMap::new();
     let targets = binaries
         .iter()
         .filter_map(|path| Some((path, path.file_name()?)));
     let targets = targets.map(|(path, name)| (path.as_path(), Path::new("bin").join(name)));
     for (source, target) in targets.chain([(agent, PathBuf::from("init"))]) {
-        cpio.file(source, &target)?;
+        cpio.content(&target, &stripped(source)?);
         libraries.extend(shared_libraries(source)?);
     }
-    for library in libraries {
-        cpio.file(&library, library.strip_prefix("/").unwrap_or(&library))?;
+    for (target, library) in libraries {
+        cpio.file(&library, &target)?;
     }
     for module in modules {
         let name = module.file_name().unwrap_or_default();
@@ -45,13 +46,49 @@ pub(crate) fn build(
     Ok(cpio.finish())
 }
 
-/// The libraries and the loader a binary needs, as paths of this host. Asks `ldd`, which knows the
-/// search path better than any reader of ELF files; a static binary needs none.
-fn shared_libraries(binary: &Path) -> Result<Vec<PathBuf>, Error> {
-    let output = Command::new("ldd")
-        .arg(binary)
-        .output()
-        .map_err(Error::io(Path::new("ldd")))?;
+/// A binary without what only debuggers read, which is most of it and would take memory of the guest.
+/// Kept for the next guest of this process. A script, or a host without `strip`, goes in as it is.
+fn stripped(binary: &Path) -> Result<Vec<u8>, Error> {
+    static KEPT: Mutex<BTreeMap<PathBuf, Vec<u8>>> = Mutex::new(BTreeMap::new());
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(content) = kept.get(binary) {
+        return Ok(content.clone());
+    }
+    let smaller = tempfile::NamedTempFile::new().map_err(Error::io(&env::temp_dir()))?;
+    let mut strip = Command::new("strip");
+    strip
+        .args(["--strip-debug", "-o"])
+        .arg(smaller.path())
+        .arg(binary);
+    let is_done = strip
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success());
+    let source = if is_done { smaller.path() } else { binary };
+    let content = fs::read(source).map_err(Error::io(source))?;
+    kept.insert(binary.to_owned(), content.clone());
+    Ok(content)
+}
+
+/// The libraries and the loader a binary needs: where they go in the guest, and where they are on
+/// this host. Asks `ldd`, which knows the search path better than any reader of ELF files; a static
+/// binary needs none.
+///
+/// The libraries of an unpacked package, `ROOT/usr/bin/NAME`, are looked for below `ROOT` first,
+/// and go where they would have been installed.
+fn shared_libraries(binary: &Path) -> Result<Vec<(PathBuf, PathBuf)>, Error> {
+    let bin = binary.parent().unwrap_or(Path::new("/"));
+    let root = match bin.ends_with("usr/bin") {
+        true => bin.ancestors().nth(2).unwrap_or(bin),
+        false => Path::new("/"),
+    };
+    let mut ldd = Command::new("ldd");
+    if root != Path::new("/") {
+        let folders = env::join_paths(library_folders(root));
+        ldd.env("LD_LIBRARY_PATH", folders.unwrap_or_default());
+    }
+    let ldd = ldd.arg(binary).output();
+    let output = ldd.map_err(Error::io(Path::new("ldd")))?;
     let listing = String::from_utf8_lossy(&output.stdout);
     let mut libraries = Vec::new();
     for line in listing.lines() {
@@ -70,7 +107,24 @@ fn shared_libraries(binary: &Path) -> Result<Vec<PathBuf>, Error> {
         }
         libraries.extend(found.split(' ').next().filter(|path| path.starts_with('/')));
     }
-    Ok(libraries.into_iter().map(PathBuf::from).collect())
+    let placed = |library: &str| {
+        let source = PathBuf::from(library);
+        let target = source
+            .strip_prefix(root)
+            .or_else(|_| source.strip_prefix("/"));
+        (target.unwrap_or(&source).to_owned(), source)
+    };
+    Ok(libraries.into_iter().map(placed).collect())
+}
+
+/// Where packages unpacked into `root` keep libraries: the two usual folders, and those in them
+/// that a package names in its own binaries.
+fn library_folders(root: &Path) -> Vec<PathBuf> {
+    let usual = ["lib", "usr/lib"].map(|lib| root.join(lib).join("x86_64-linux-gnu"));
+    let inner = usual.iter().filter_map(|folder| fs::read_dir(folder).ok());
+    let inner = inner.flatten().flatten().map(|entry| entry.path());
+    let inner: Vec<PathBuf> = inner.filter(|path| path.is_dir()).collect();
+    usual.into_iter().chain(inner).collect()
 }
 
 /// An archive in cpio's "newc" format: per entry a header of hexadecimal fields, the name, the
@@ -99,9 +153,13 @@ impl Cpio {
 
     fn file(&mut self, source: &Path, target: &Path) -> Result<(), Error> {
         let content = fs::read(source).map_err(Error::io(source))?;
-        self.dirs(target.parent().unwrap_or(Path::new("")));
-        self.entry(&target.to_string_lossy(), FILE, (0, 0), &content);
+        self.content(target, &content);
         Ok(())
+    }
+
+    fn content(&mut self, target: &Path, content: &[u8]) {
+        self.dirs(target.parent().unwrap_or(Path::new("")));
+        self.entry(&target.to_string_lossy(), FILE, (0, 0), content);
     }
 
     fn entry(&mut self, name: &str, mode: u32, device: (u32, u32), content: &[u8]) {
@@ -163,6 +221,26 @@ mod tests {
         ] {
             assert!(names.contains(name), "{name:?}");
         }
+    }
+
+    #[test]
+    fn an_unpacked_program_brings_its_own_libraries() {
+        let dir = tempfile::tempdir().unwrap();
+        let (bin, lib) = ("usr/bin", "usr/lib/x86_64-linux-gnu/own");
+        for folder in [bin, lib] {
+            fs::create_dir_all(dir.path().join(folder)).unwrap();
+        }
+        let program = dir.path().join(bin).join("cat");
+        fs::copy("/bin/cat", &program).unwrap();
+        let libraries = shared_libraries(&program).unwrap();
+        let is_libc = |path: &Path| path.ends_with("libc.so.6");
+        let (_, hosts) = libraries.iter().find(|(at, _)| is_libc(at)).unwrap();
+
+        let own = dir.path().join(lib).join("libc.so.6");
+        fs::copy(hosts, &own).unwrap();
+        let libraries = shared_libraries(&program).unwrap();
+        let found = libraries.iter().find(|(at, _)| is_libc(at)).unwrap();
+        assert_eq!(*found, (Path::new(lib).join("libc.so.6"), own));
     }
 
     #[test]

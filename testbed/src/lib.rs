@@ -25,11 +25,13 @@
 //! The emulator is right about what the kernel does (page placement, counters, faults) and wrong
 //! about how long it takes: judge by counts, never by wall time.
 
+pub mod damon;
 mod error;
 mod initramfs;
 mod kernel;
 mod machine;
 mod process;
+mod program;
 pub mod protocol;
 mod qemu;
 mod vm;
@@ -38,4 +40,6 @@ pub use error::Error;
 pub use kernel::Kernel;
 pub use machine::{Machine, Node};
 pub use process::{Output, Process, Status};
-pub use vm::{Spec, Vm, guest_binaries};
+pub use program::program;
+pub use qemu::emulator_version;
+pub use vm::{Spec, Vm, Watch, guest_binaries, guest_binary};

@@ -106,13 +106,19 @@ impl Process {
         self.poll(Duration::ZERO)
     }
 
-    /// Waits for the end of the process, at most `limit`, and returns all it wrote.
+    /// Waits for the end of the process, at most `limit` of guest time, and returns all it wrote.
     pub fn wait(&mut self, limit: Duration) -> Result<Output, Error> {
+        self.wait_on_host(limit * self.qemu.dilation())
+    }
+
+    /// The same with a limit in host time.
+    pub(crate) fn wait_on_host(&mut self, limit: Duration) -> Result<Output, Error> {
         let end = Instant::now() + limit;
         let status = loop {
             let left = end.saturating_duration_since(Instant::now());
             // Short turns: host and guest need not agree on how long a second is.
-            if let Some(status) = self.poll(left.min(Duration::from_millis(500)))? {
+            let turn = left.min(Duration::from_millis(500)) / self.qemu.dilation();
+            if let Some(status) = self.poll(turn)? {
                 break status;
             }
             if left.is_zero() {
@@ -134,7 +140,7 @@ impl Process {
             pid: -self.pid,
             signal: libc::SIGKILL,
         })?;
-        self.wait(self.qemu.remaining())
+        self.wait_on_host(self.qemu.remaining())
     }
 
     fn poll(&self, timeout: Duration) -> Result<Option<Status>, Error> {

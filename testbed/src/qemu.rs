@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::io::BufReader;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,8 +23,17 @@ use crate::protocol::{self, Answer, Call, HELLO, Reply, Request};
 /// Lines of the console shown with a failure: a panic with its trace takes about fifty.
 const CONSOLE_TAIL_LINES: usize = 60;
 
-/// How long a guest may take until its agent answers: six seconds on a host of its own.
+/// How long a guest may take until its agent answers: six seconds on a host of its own. As all
+/// limits, times the dilation.
 const BOOT_LIMIT: Duration = Duration::from_secs(60);
+
+/// A clock for the guest that is slower than the host's; see `testbed/dilate`.
+pub(crate) struct Dilation {
+    /// How many times slower.
+    pub(crate) by: u32,
+    /// What makes it so.
+    pub(crate) library: PathBuf,
+}
 
 /// A running guest. Killed when dropped.
 pub(crate) struct Qemu {
@@ -31,6 +41,8 @@ pub(crate) struct Qemu {
     to_agent: Mutex<ChildStdin>,
     pending: Arc<Mutex<Pending>>,
     deadline: Mutex<Instant>,
+    /// How many times slower than the host's the guest's clock runs.
+    dilation: u32,
     /// Holds the console and QEMU's own messages.
     dir: Arc<TempDir>,
 }
@@ -57,13 +69,25 @@ fn emulator() -> Command {
     command
 }
 
+/// What the emulator calls itself, such as `QEMU emulator version 10.0.2`.
+pub fn emulator_version() -> Result<String, Error> {
+    let output = emulator().arg("--version").output();
+    let output = output.map_err(Error::Spawn)?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let line = text.lines().next().unwrap_or("QEMU");
+    Ok(line.split(" (").next().unwrap_or(line).to_owned())
+}
+
 impl Qemu {
-    /// Starts QEMU with `options` and waits for the agent's first word.
+    /// Starts QEMU with `options` and waits for the agent's first word. `limit` is guest time.
     pub(crate) fn start(
         options: &[String],
+        dilation: Option<&Dilation>,
         dir: Arc<TempDir>,
         limit: Duration,
     ) -> Result<Self, Error> {
+        let by = dilation.map_or(1, |dilation| dilation.by);
+        let limit = limit * by;
         let deadline = Instant::now() + limit;
         let messages = dir.path().join("qemu.log");
         let log = fs::File::create(&messages).map_err(Error::io(&messages))?;
@@ -89,6 +113,12 @@ impl Qemu {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(log);
+        if let Some(Dilation { by, library }) = dilation {
+            command.env("LD_PRELOAD", library);
+            command.env("PGHOT_DILATION", by.to_string());
+            // By default the RTC follows the host's wall clock, which is not slowed.
+            command.args(["-rtc", "clock=vm"]);
+        }
 
         let pending = Arc::new(Mutex::new(Pending::default()));
         let hello = lock(&pending).register(HELLO);
@@ -102,18 +132,24 @@ impl Qemu {
             to_agent: Mutex::new(to_agent),
             pending,
             deadline: Mutex::new(deadline),
+            dilation: by,
             dir,
         };
-        qemu.reply(&hello, "boot", limit.min(BOOT_LIMIT))?;
+        qemu.reply(&hello, "boot", limit.min(BOOT_LIMIT * by))?;
         Ok(qemu)
     }
 
-    /// Gives the guest `limit` from now; every later call fails when it is over.
+    /// Gives the guest `limit` of its own time from now; every later call fails when it is over.
     pub(crate) fn set_limit(&self, limit: Duration) {
-        *lock(&self.deadline) = Instant::now() + limit;
+        *lock(&self.deadline) = Instant::now() + limit * self.dilation;
     }
 
-    /// What is left of the limit.
+    /// How many times slower than the host's the guest's clock runs.
+    pub(crate) fn dilation(&self) -> u32 {
+        self.dilation
+    }
+
+    /// What is left of the limit, in host time.
     pub(crate) fn remaining(&self) -> Duration {
         lock(&self.deadline).saturating_duration_since(Instant::now())
     }

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use crate::initramfs;
 use crate::process::{Output, Process};
 use crate::protocol::{Answer, Bytes, CHUNK_MAX, Call};
-use crate::qemu::{self, Qemu};
+use crate::qemu::{self, Dilation, Qemu};
 use crate::{Error, Kernel, Machine};
 
 /// The kernel's options. Any oops ends the guest at once, warnings reach the console, and the timer
@@ -21,7 +21,16 @@ const APPEND: &str = "console=ttyS0 loglevel=5 panic=-1 oops=panic no_timer_chec
 const BOOT_RETRIES: u32 = 2;
 
 /// Names of the binaries under test.
-const UNDER_TEST: [&str; 4] = ["pghot", "hotset", "churn", "pagecache"];
+const UNDER_TEST: [&str; 8] = [
+    "pghot",
+    "hotset",
+    "churn",
+    "load",
+    "pagecache",
+    "migrate",
+    "autonuma",
+    "bfs",
+];
 
 /// What to boot.
 pub struct Spec<'a> {
@@ -33,6 +42,24 @@ pub struct Spec<'a> {
     pub binaries: &'a [PathBuf],
     /// How long the guest may live, boot included; see [`Vm::set_limit`].
     pub limit: Duration,
+    /// How many times slower than the host's the guest's clock runs; 1 for as fast. What the
+    /// emulator does takes so many times less guest time. Limits are guest time.
+    pub dilation: u32,
+    /// Who watches the accesses of a workload that asks for it; nobody by default.
+    pub watch: Option<Watch>,
+}
+
+/// How the witness watches; see `testbed/witness`.
+#[derive(Debug, Clone, Default)]
+pub struct Watch {
+    /// Bytes of the modelled last-level cache of each node with CPUs; 0 for none.
+    pub cache_bytes: u64,
+    /// How much longer a miss takes in guest time, by node; none for the nodes left out.
+    pub delay_ns: Vec<u64>,
+    /// Whether all accesses of programs and of the kernel count, not only the measured memory's.
+    pub is_everywhere: bool,
+    /// Where the report goes, on the host, at the end of a measured phase.
+    pub out: PathBuf,
 }
 
 impl<'a> Spec<'a> {
@@ -43,11 +70,42 @@ impl<'a> Spec<'a> {
             kernel,
             binaries,
             limit: Duration::from_secs(120),
+            dilation: 1,
+            watch: None,
         }
     }
 }
 
-/// A running guest. Dropping it kills it.
+impl Watch {
+    /// What QEMU's `-plugin` takes.
+    fn option(&self, plugin: &Path, machine: &Machine) -> String {
+        let list = |numbers: &[u64]| {
+            let numbers: Vec<String> = numbers.iter().map(u64::to_string).collect();
+            numbers.join(":")
+        };
+        let node_bytes: Vec<u64> = machine.nodes.iter().map(|n| n.memory_mib << 20).collect();
+        let cpus = machine.nodes.iter().zip(0..);
+        let cpus = cpus.flat_map(|(node, id)| std::iter::repeat_n(id, node.cpus as usize));
+        let mut option = format!(
+            "{},nodes={},cpus={},llc={},out={}",
+            plugin.display(),
+            list(&node_bytes),
+            list(&cpus.collect::<Vec<u64>>()),
+            self.cache_bytes,
+            self.out.display()
+        );
+        if !self.delay_ns.is_empty() {
+            option += &format!(",delay={}", list(&self.delay_ns));
+        }
+        if self.is_everywhere {
+            option += ",everywhere";
+        }
+        option
+    }
+}
+
+/// A running guest. Clones are the same guest; dropping the last one kills it.
+#[derive(Clone)]
 pub struct Vm {
     qemu: Arc<Qemu>,
 }
@@ -55,7 +113,7 @@ pub struct Vm {
 impl Vm {
     /// Boots a guest and returns when its agent answers.
     pub fn boot(spec: &Spec) -> Result<Self, Error> {
-        let agent = built_binary("pghot-agent", "pghot-testbed")?;
+        let agent = built_file("pghot-agent", "pghot-testbed")?;
         let dir = qemu::guest_dir()?;
         let initrd = dir.path().join("initramfs.cpio");
         let modules = match spec.machine.modules {
@@ -70,19 +128,35 @@ impl Vm {
         sized.map_err(Error::io(&disk))?;
         let mut options = spec.machine.qemu_options(&disk);
         let mut option = |name: &str, value: String| options.extend([name.to_owned(), value]);
+        if let Some(watch) = &spec.watch {
+            let plugin = built_file("libpghot_plugin.so", "pghot-plugin")?;
+            option("-plugin", watch.option(&plugin, spec.machine));
+        }
         option("-kernel", spec.kernel.image.display().to_string());
         option("-initrd", initrd.display().to_string());
         option("-append", format!("{APPEND} {}", spec.machine.append));
-        Self::start(&options, &Arc::new(dir), spec.limit)
+        let dilation = match spec.dilation {
+            0 | 1 => None,
+            by => Some(Dilation {
+                by,
+                library: built_file("libpghot_dilate.so", "pghot-dilate")?,
+            }),
+        };
+        Self::start(&options, dilation.as_ref(), &Arc::new(dir), spec.limit)
     }
 
     /// Starts QEMU, and again if the guest dies or hangs before its agent answers: emulated CPUs
     /// race when the kernel patches its own code, on a busy host clocks cannot be calibrated, and
     /// about one boot in a hundred falls over it. Nothing of ours has run by then.
-    fn start(options: &[String], dir: &Arc<TempDir>, limit: Duration) -> Result<Self, Error> {
+    fn start(
+        options: &[String],
+        dilation: Option<&Dilation>,
+        dir: &Arc<TempDir>,
+        limit: Duration,
+    ) -> Result<Self, Error> {
         let mut failed = 0;
         loop {
-            match Qemu::start(options, Arc::clone(dir), limit) {
+            match Qemu::start(options, dilation, Arc::clone(dir), limit) {
                 Err(error @ (Error::Gone { .. } | Error::Hang { .. })) if failed < BOOT_RETRIES => {
                     failed += 1;
                     eprintln!("testbed: the guest did not come up and is booted again: {error}");
@@ -96,7 +170,8 @@ impl Vm {
         }
     }
 
-    /// Gives the guest `limit` from now. When it is over, every call fails with the console's end.
+    /// Gives the guest `limit` of its own time from now. When it is over, every call fails with the
+    /// console's end.
     pub fn set_limit(&self, limit: Duration) {
         self.qemu.set_limit(limit);
     }
@@ -119,7 +194,7 @@ impl Vm {
         stdin: &[u8],
     ) -> Result<Output, Error> {
         self.spawn_with(argv, env, stdin)?
-            .wait(self.qemu.remaining())
+            .wait_on_host(self.qemu.remaining())
     }
 
     /// Starts a program. Names without a slash are looked up in `/bin`.
@@ -229,14 +304,16 @@ impl Vm {
         counter_of(&path, &self.read(&path)?, counter)
     }
 
-    /// Asks `condition` until it holds, at most for `limit`; `what` names it in the error.
+    /// Asks `condition` until it holds, at most for `limit` of guest time; `what` names it in the
+    /// error.
     pub fn wait_until(
         &self,
         what: &str,
         limit: Duration,
         mut condition: impl FnMut() -> Result<bool, Error>,
     ) -> Result<(), Error> {
-        let limit = limit.min(self.qemu.remaining());
+        let dilation = self.qemu.dilation();
+        let limit = (limit * dilation).min(self.qemu.remaining());
         let end = Instant::now() + limit;
         while !condition()? {
             if Instant::now() >= end {
@@ -246,7 +323,7 @@ impl Vm {
                 });
             }
             // Asking costs the guest time it could use to get there.
-            std::thread::sleep(Duration::from_millis(50));
+            std::thread::sleep(Duration::from_millis(50) * dilation);
         }
         Ok(())
     }
@@ -268,20 +345,21 @@ impl Vm {
 
 /// The binaries under test, from the build this program is part of.
 pub fn guest_binaries() -> Result<Vec<PathBuf>, Error> {
-    let find = |name: &&str| {
-        let package = if *name == "pghot" {
-            "pghot-cli"
-        } else {
-            "pghot-workloads"
-        };
-        built_binary(name, package)
-    };
-    UNDER_TEST.iter().map(find).collect()
+    UNDER_TEST.iter().map(|name| guest_binary(name)).collect()
 }
 
-/// A binary of this workspace, built with the same profile as the running program: next to it, or
+/// One binary of that build, for guests that need one more: each takes memory of the guest.
+pub fn guest_binary(name: &str) -> Result<PathBuf, Error> {
+    let package = match name {
+        "pghot" => "pghot-cli",
+        _ => "pghot-workloads",
+    };
+    built_file(name, package)
+}
+
+/// A binary or library of this workspace, built with the profile of the running program: next to it, or
 /// one level up from a test executable in `deps/`.
-fn built_binary(name: &str, package: &str) -> Result<PathBuf, Error> {
+fn built_file(name: &str, package: &str) -> Result<PathBuf, Error> {
     let exe = std::env::current_exe().map_err(Error::io(Path::new("the running program")))?;
     let mut dir = exe.parent().unwrap_or(Path::new("/"));
     if dir.ends_with("deps") || dir.ends_with("examples") {

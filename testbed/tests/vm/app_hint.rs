@@ -13,8 +13,7 @@ use crate::{Ctx, Test, page_cache};
 pub const TESTS: &[Test] = &[
     Test::new("accuracy_app_hint", "tiered3", |ctx| {
         hinted_pages(ctx, SHAPES)
-    })
-    .limit(Duration::from_secs(200)),
+    }),
     Test::new("accuracy_app_hint_file", "tiered3-disk", hinted_file),
     Test::new("hints_by_command", "tiered3", by_command),
     Test::new("lying_hints_are_refused", "tiered3", lies),

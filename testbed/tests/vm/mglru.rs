@@ -51,6 +51,8 @@ const SWEPT: &[&str] = &["--cold-sweep-seconds", "20", "--report-ms", "1000"];
 /// A pass that only clears, two for which pages count as new, and three for two reports, each 1.2 s
 /// after the other; the rest is for moving and for the emulator.
 const FOUND_WITHIN_S: f64 = 12.0;
+/// Twice `freq_window_ms`.
+const WINDOW_S: &str = "6";
 
 /// Pages are made while the source runs. On 6.12 a birth during an aging counts as an access, and the sweep
 /// is a second one for some: a few cold pages are taken for hot, of which the table of accuracy has none.
@@ -237,7 +239,7 @@ fn survives_processes_that_exit(ctx: &mut Ctx) -> Result<()> {
         doomed.kill()?;
     }
     // A frame that is used again within the window has its last owner's history.
-    wait_for_detail(vm, &daemon, "lruvecs_gone", 1.0)?;
+    vm.exec(&["sleep", WINDOW_S])?.success()?;
     let done = hotset(vm, &[KNOWN, SWEPT, &["--seconds", "18"]].concat())?;
     ensure_found(&daemon, &done)?;
     ensure!(detail(&daemon, "refused_other")? == 0.0);

@@ -6,8 +6,8 @@ use anyhow::{Context, Result, bail, ensure};
 use pghot_testbed::{Output, Process, Status, Vm};
 use serde_json::Value;
 
-/// Loading and verifying BPF programs takes an emulator some seconds.
-pub const START_LIMIT: Duration = Duration::from_secs(40);
+/// Loading and verifying BPF programs takes an emulator some seconds, and a busy host many times that.
+pub const START_LIMIT: Duration = Duration::from_secs(90);
 const STOP_LIMIT: Duration = Duration::from_secs(20);
 
 /// The pipe that [`go`] writes to.

@@ -59,6 +59,11 @@ pub const TESTS: &[Test] = &[
         a_full_top_tier,
     ),
     Test::new(
+        "a_full_top_tier_makes_room",
+        "tiered3",
+        a_full_top_tier_makes_room,
+    ),
+    Test::new(
         "an_offlined_node_is_let_go",
         "tiered3",
         an_offlined_node_is_let_go,
@@ -367,6 +372,42 @@ fn a_full_top_tier(ctx: &mut Ctx) -> Result<()> {
         .unwrap_or_default();
     ensure!(why.contains("watermark"), "{why}");
     daemon.stop()?;
+    Ok(())
+}
+
+/// With demotion on, the top tier is full of memory that nobody touches: it goes down, hot pages take its
+/// place, and no allocation stalls.
+fn a_full_top_tier_makes_room(ctx: &mut Ctx) -> Result<()> {
+    const DEMOTION: &str = "/sys/kernel/mm/numa/demotion_enabled";
+    let vm = &ctx.vm;
+    vm.write(DEMOTION, "true")?;
+    let mut hot = hold_hotset(vm, &["--size-mib", "128", "--seconds", "600"])?;
+    let daemon = Daemon::start(vm, &["--freq-threshold", "1"])?;
+    let free_mib = number(&daemon.status()?, "/top_tier/0/room_pages")? / 256.0;
+    let hog = hog(vm, free_mib - 24.0, "anon")?;
+    vm.wait_until("node 0 is full", Duration::from_secs(90), || {
+        let room = daemon.number("/top_tier/0/room_pages");
+        Ok(room.is_ok_and(|room| room < 40.0 * 256.0))
+    })?;
+    let (stalls, demoted) = (stalls(ctx)?, vm.vmstat("pgdemote_kswapd")?);
+    go(vm)?;
+    let wanted = 100.0 * 256.0;
+    vm.wait_until("100 MiB are promoted", Duration::from_secs(90), || {
+        let moved = outcome(&daemon.status().unwrap_or_default(), "moved");
+        Ok(moved.is_ok_and(|moved| moved >= wanted))
+    })?;
+    let status = daemon.status()?;
+    let more = self::stalls(ctx)? - stalls;
+    ensure!(more == 0, "{more} allocations stalled: {status:#}");
+    let demoted = vm.vmstat("pgdemote_kswapd")? - demoted;
+    ensure!(
+        demoted as f64 >= wanted / 2.0,
+        "{demoted} pages were demoted: {status:#}"
+    );
+    hot.kill()?;
+    end_hog(vm, hog)?;
+    daemon.stop()?;
+    vm.write(DEMOTION, "false")?;
     Ok(())
 }
 

@@ -24,8 +24,7 @@ pub const TESTS: &[Test] = &[
     }),
     Test::new("all_sources_count_it_once", "tiered3", |ctx| {
         each_access_counts_once(ctx, ALL)
-    })
-    .limit(Duration::from_secs(200)),
+    }),
     Test::new(
         "page_tables_see_what_hint_faults_do_not",
         "tiered3",

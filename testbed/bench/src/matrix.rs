@@ -1,0 +1,221 @@
+//! The cells of a comparison, and a folder that keeps those that are done, so that an interrupted run
+//! goes on where it was.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+use crate::cell::{Outcome, Setting};
+use crate::kernel_tables::KernelTables;
+use crate::systems::{self, Home};
+use crate::workloads::{self, Scope, Workload};
+
+/// What is compared.
+#[derive(Debug, Clone)]
+pub struct Matrix {
+    /// See [`workloads::all`].
+    pub workloads: Vec<String>,
+    /// Systems under test.
+    pub systems: Vec<String>,
+    /// Kinds of memory: each workload runs with those that it can have, or with its own first one if it
+    /// can have none of them.
+    pub backings: Vec<String>,
+    /// Names in kernels.toml.
+    pub kernels: Vec<String>,
+    /// Runs of each.
+    pub seeds: u64,
+    /// Accesses of each run.
+    pub accesses: u64,
+    /// Threads of the workload.
+    pub threads: u32,
+    /// How many times slower than the host's the guests' clocks run.
+    pub dilation: u32,
+}
+
+impl Matrix {
+    /// All cells, those that a guest can run one after the other next to each other. Systems follow each
+    /// other for the same seed, so that whatever else the host does meanwhile hits all of them.
+    pub fn cells(&self) -> Vec<Setting> {
+        let mut cells = Vec::new();
+        for kernel in &self.kernels {
+            for scope in [Scope::Memory, Scope::Everything] {
+                for seed in 1..=self.seeds {
+                    for system in &self.systems {
+                        cells.extend(self.cells_of_guest(kernel, scope, seed, system));
+                    }
+                }
+            }
+        }
+        cells
+    }
+
+    fn cells_of_guest(&self, kernel: &str, scope: Scope, seed: u64, system: &str) -> Vec<Setting> {
+        let known = self
+            .workloads
+            .iter()
+            .filter_map(|name| workloads::find(name));
+        let known = known.filter(|workload| workload.scope == scope && can_be(workload, system));
+        let mut cells = Vec::new();
+        for workload in known {
+            for backing in self.backings_of(&workload) {
+                cells.push(Setting {
+                    workload: workload.name.to_owned(),
+                    system: system.to_owned(),
+                    seed,
+                    accesses: (self.accesses / workload.weight).max(1),
+                    threads: self.threads,
+                    backing,
+                    kernel: kernel.to_owned(),
+                    dilation: self.dilation,
+                });
+            }
+        }
+        cells
+    }
+
+    fn backings_of(&self, workload: &Workload) -> Vec<String> {
+        let can = workload.backings;
+        let wanted = self.backings.iter();
+        let wanted = wanted.filter(|wanted| can.contains(&wanted.as_str()));
+        match wanted.cloned().collect::<Vec<_>>() {
+            none if none.is_empty() => can.iter().take(1).map(ToString::to_string).collect(),
+            some => some,
+        }
+    }
+}
+
+/// Not every workload's memory can be in the top tier from the start.
+fn can_be(workload: &Workload, system: &str) -> bool {
+    let is_bound = systems::find(system).is_some_and(|system| system.home == Home::Upper);
+    !is_bound || workload.has_bound
+}
+
+/// The folder of finished cells.
+#[derive(Debug, Clone)]
+pub struct Store(PathBuf);
+
+impl Store {
+    /// Opens it; makes it if need be.
+    pub fn open(folder: &Path) -> Result<Store> {
+        fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        Ok(Store(folder.to_owned()))
+    }
+
+    fn path(&self, setting: &Setting) -> PathBuf {
+        self.0.join(setting.name() + ".json")
+    }
+
+    /// A finished cell. One that cannot be read is as good as none.
+    pub fn get(&self, setting: &Setting) -> Option<Outcome> {
+        let bytes = fs::read(self.path(setting)).ok()?;
+        let outcome: Outcome = serde_json::from_slice(&bytes).ok()?;
+        (outcome.setting == *setting).then_some(outcome)
+    }
+
+    /// Keeps a finished cell.
+    pub fn put(&self, outcome: &Outcome) -> Result<()> {
+        write(&self.path(&outcome.setting), outcome)
+    }
+
+    /// The tables of a kernel, if they were measured.
+    pub fn kernel_tables(&self, kernel: &str) -> Option<KernelTables> {
+        let bytes = fs::read(self.kernel_path(kernel)).ok()?;
+        serde_json::from_slice(&bytes).ok()
+    }
+
+    /// Keeps the tables of a kernel.
+    pub fn put_kernel_tables(&self, tables: &KernelTables) -> Result<()> {
+        write(&self.kernel_path(&tables.kernel), tables)
+    }
+
+    fn kernel_path(&self, kernel: &str) -> PathBuf {
+        self.0.join(format!("{kernel}-kernel-tables.json"))
+    }
+}
+
+/// Writes a file in one piece: whoever finds it finds all of it.
+fn write(path: &Path, content: &impl Serialize) -> Result<()> {
+    let unfinished = path.with_extension("part");
+    let write = || {
+        fs::write(&unfinished, serde_json::to_vec(content)?)?;
+        fs::rename(&unfinished, path)
+    };
+    write().map_err(|error: std::io::Error| {
+        // Half of it takes room and is of no use.
+        let _ = fs::remove_file(&unfinished);
+        let hint = match error.kind() {
+            ErrorKind::StorageFull => "; make room and run the same again: finished cells are kept",
+            _ => "",
+        };
+        anyhow::anyhow!("cannot write {}: {error}{hint}", path.display())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::outcome;
+
+    fn matrix() -> Matrix {
+        Matrix {
+            workloads: vec!["promote".into()],
+            systems: vec!["none".into(), "pghot".into()],
+            backings: vec!["anon".into()],
+            kernels: vec!["7".into()],
+            seeds: 2,
+            accesses: 10,
+            threads: 1,
+            dilation: 1,
+        }
+    }
+
+    #[test]
+    fn systems_alternate() {
+        let cells = matrix().cells();
+        let order: Vec<_> = cells.iter().map(|c| (c.seed, c.system.as_str())).collect();
+        assert_eq!(
+            order,
+            [(1, "none"), (1, "pghot"), (2, "none"), (2, "pghot")]
+        );
+    }
+
+    #[test]
+    fn a_workload_has_the_memory_that_it_can_have() {
+        let matrix = Matrix {
+            workloads: vec!["promote".into(), "pagecache".into()],
+            backings: vec!["anon".into(), "thp".into()],
+            accesses: 1000,
+            systems: vec!["none".into()],
+            seeds: 1,
+            ..matrix()
+        };
+        let cells = matrix.cells();
+        let of = |cell: &Setting| (cell.backing.clone(), cell.accesses);
+        let cells: Vec<_> = cells.iter().map(of).collect();
+        let expected = [("anon", 1000), ("thp", 1000), ("file", 10)];
+        assert_eq!(
+            cells,
+            expected.map(|(kind, accesses)| (kind.to_owned(), accesses))
+        );
+    }
+
+    #[test]
+    fn finished_cells_are_found_again_and_broken_ones_are_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("cells")).unwrap();
+        let cells = matrix().cells();
+        let outcome = Outcome {
+            setting: cells[0].clone(),
+            ..outcome("promote", "none")
+        };
+        assert!(store.get(&cells[0]).is_none());
+        store.put(&outcome).unwrap();
+        assert_eq!(store.get(&cells[0]).unwrap().release, "7.2");
+        assert!(store.get(&cells[1]).is_none());
+        fs::write(store.path(&cells[0]), "{").unwrap();
+        assert!(store.get(&cells[0]).is_none(), "half of one");
+    }
+}

@@ -1,0 +1,208 @@
+//! The results as files: everything as JSON, a row a line as CSV, one HTML page to look at.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+use crate::cell::{Outcome, Setting};
+use crate::kernel_tables::KernelTables;
+use crate::measures::{MEASURES, Measure};
+use crate::report::published::Comparison;
+use crate::score::Costs;
+use crate::summary::{Group, Line, Spread};
+
+mod html;
+pub mod published;
+
+/// All that is written.
+#[derive(Debug, Serialize)]
+pub struct Results<'a> {
+    /// The version of pghot.
+    pub version: &'static str,
+    /// The machine of all cells.
+    pub machine: &'a str,
+    /// The emulator.
+    pub emulator: &'a str,
+    /// What was taken for what things cost.
+    pub costs: &'a Costs,
+    /// Each workload.
+    pub groups: &'a [Group],
+    /// What others published, beside it.
+    pub published: &'a [Comparison],
+    /// What the kernel does without any system.
+    pub kernel_tables: &'a [KernelTables],
+    /// What was run, with the kernel's release and the time that it took on the host.
+    pub cells: Vec<Cell<'a>>,
+    /// What failed, and what was left out because this host lacks it.
+    pub failures: &'a [Failure],
+}
+
+/// A cell that was run.
+#[derive(Debug, Serialize)]
+pub struct Cell<'a> {
+    #[serde(flatten)]
+    setting: &'a Setting,
+    release: &'a str,
+    wall_s: f64,
+    measures: std::collections::BTreeMap<&'static str, f64>,
+}
+
+/// A cell that failed.
+#[derive(Debug, Clone, Serialize)]
+pub struct Failure {
+    /// Which.
+    pub cell: String,
+    /// Why, in a sentence.
+    pub why: String,
+}
+
+impl<'a> Cell<'a> {
+    /// Of what came of it.
+    pub fn new(outcome: &'a Outcome, costs: &Costs) -> Cell<'a> {
+        Cell {
+            setting: &outcome.setting,
+            release: &outcome.release,
+            wall_s: outcome.wall_s,
+            measures: crate::measures::of(outcome, costs),
+        }
+    }
+}
+
+/// Writes `bench.json`, `bench.csv` and `bench.html`.
+pub fn write(folder: &Path, results: &Results<'_>, outcomes: &[Outcome]) -> Result<()> {
+    let json = serde_json::to_string_pretty(results)?;
+    for (name, content) in [
+        ("bench.json", json),
+        ("bench.csv", csv(results.groups)),
+        ("bench.html", html::page(results, outcomes)),
+    ] {
+        let path = folder.join(name);
+        fs::write(&path, content).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// A row for each system at each workload: median, smallest and largest of each measure.
+fn csv(groups: &[Group]) -> String {
+    let mut text = "kernel,workload,backing,system,runs".to_owned();
+    for Measure { name, .. } in MEASURES {
+        let _ = write!(text, ",{name},{name}_min,{name}_max");
+    }
+    text.push('\n');
+    for group in groups {
+        for line in &group.lines {
+            // Names have neither commas nor quotes: they are ours.
+            let _ = write!(
+                text,
+                "{},{},{},{},{}",
+                group.kernel, group.workload, group.backing, line.system, line.runs
+            );
+            for Measure { name, .. } in MEASURES {
+                let _ = match line.get(name) {
+                    Some(Spread { median, min, max }) => write!(text, ",{median},{min},{max}"),
+                    None => write!(text, ",,,"),
+                };
+            }
+            text.push('\n');
+        }
+    }
+    text
+}
+
+/// The same in short, for a terminal.
+pub fn table(groups: &[Group]) -> String {
+    let mut text = String::new();
+    for group in groups {
+        let Group {
+            kernel,
+            workload,
+            backing,
+            verdict,
+            ..
+        } = group;
+        let _ = writeln!(text, "\n{workload} ({backing}, kernel {kernel}): {verdict}");
+        let _ = writeln!(
+            text,
+            "  {:<9}{:>9}{:>18}{:>8}{:>10}{:>10}{:>10}",
+            "system", "time, s", "min..max", "near", "promoted", "demoted", "ping-pong"
+        );
+        for line in &group.lines {
+            let _ = writeln!(text, "{}", row(line));
+        }
+        let _ = writeln!(text, "  {:<9}{:>9.4}", "oracle", group.oracle_s);
+    }
+    text
+}
+
+fn row(line: &Line) -> String {
+    let number = |name, digits: usize| {
+        let spread = line.get(name);
+        spread.map_or("-".to_owned(), |spread| {
+            format!("{:.digits$}", spread.median)
+        })
+    };
+    let Spread { median, min, max } = line.total_s;
+    format!(
+        "  {:<9}{median:>9.4}{:>18}{:>8}{:>10}{:>10}{:>10}",
+        line.system,
+        format!("{min:.4}..{max:.4}"),
+        number("near_share", 3),
+        number("promoted_pages", 0),
+        number("demoted_pages", 0),
+        number("returned_pages", 0),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::summary::summarize;
+    use crate::testing::outcome;
+
+    #[test]
+    fn every_format_has_every_line() {
+        let mut runs = vec![outcome("promote", "none"), outcome("promote", "pghot")];
+        runs[1].witness.slices = vec![crate::testing::slice(1, 5, 5)];
+        let costs = Costs::stated();
+        let groups = summarize(&runs, &costs);
+        let failure = Failure {
+            cell: "promote-damon".into(),
+            why: "<no DAMON>".into(),
+        };
+        let results = Results {
+            version: "1",
+            machine: "bench",
+            emulator: "QEMU",
+            costs: &costs,
+            groups: &groups,
+            published: &published::compare(&groups),
+            kernel_tables: &[],
+            cells: runs.iter().map(|run| Cell::new(run, &costs)).collect(),
+            failures: &[failure],
+        };
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), &results, &runs).unwrap();
+        let read = |name| fs::read_to_string(folder.path().join(name)).unwrap();
+        let csv = read("bench.csv");
+        let columns = |line: &str| line.split(',').count();
+        assert_eq!(csv.lines().count(), 3);
+        let mut lines = csv.lines();
+        let header = columns(lines.next().unwrap());
+        assert!(lines.all(|line| columns(line) == header), "{csv}");
+        let json: serde_json::Value = serde_json::from_str(&read("bench.json")).unwrap();
+        assert_eq!(json["groups"][0]["lines"][1]["system"], "pghot");
+        assert_eq!(json["cells"][1]["release"], "7.2");
+        let html = read("bench.html");
+        assert!(html.contains("&lt;no DAMON&gt;") && html.ends_with("</html>"));
+        assert!(table(&groups).contains("pghot"));
+        let nowhere = write(Path::new("/proc/nowhere"), &results, &runs).unwrap_err();
+        assert!(
+            nowhere
+                .to_string()
+                .contains("cannot write /proc/nowhere/bench.json")
+        );
+    }
+}

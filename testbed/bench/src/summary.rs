@@ -1,0 +1,213 @@
+//! Medians and spreads of the runs of each workload under each system.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::cell::Outcome;
+use crate::measures::{self, TOTAL_S};
+use crate::score::Costs;
+use crate::systems;
+use crate::verdict::verdict;
+
+/// A number over several runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    /// The one in the middle; of an even number, the lower of the two.
+    pub median: f64,
+    /// The smallest.
+    pub min: f64,
+    /// The largest.
+    pub max: f64,
+}
+
+impl Spread {
+    /// Of at least one number.
+    pub fn of(numbers: impl IntoIterator<Item = f64>) -> Option<Spread> {
+        let mut numbers: Vec<f64> = numbers.into_iter().collect();
+        numbers.sort_by(f64::total_cmp);
+        Some(Spread {
+            median: *numbers.get(numbers.len().checked_sub(1)? / 2)?,
+            min: *numbers.first()?,
+            max: *numbers.last()?,
+        })
+    }
+
+    /// Whether each run of these was below each of those.
+    pub fn is_below(&self, other: &Spread) -> bool {
+        self.max < other.min
+    }
+}
+
+/// One system at one workload.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Line {
+    /// The system.
+    pub system: String,
+    /// Runs.
+    pub runs: usize,
+    /// Modelled time, in seconds.
+    pub total_s: Spread,
+    /// All measures by name; see [`measures::MEASURES`].
+    pub measures: BTreeMap<String, Spread>,
+}
+
+impl Line {
+    /// Whether it is a bound that no system can beat.
+    pub fn is_bound(&self) -> bool {
+        systems::find(&self.system).is_some_and(|system| system.home == systems::Home::Upper)
+    }
+
+    /// A measure; none if it has no meaning here.
+    pub fn get(&self, name: &str) -> Option<&Spread> {
+        self.measures.get(name)
+    }
+}
+
+/// One workload on one kernel.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Group {
+    /// The kernel's name.
+    pub kernel: String,
+    /// The workload.
+    pub workload: String,
+    /// Its kind of memory.
+    pub backing: String,
+    /// Whether moving pages can pay at all.
+    pub pays: bool,
+    /// What the best placement without any cost would take, by what the witness saw.
+    pub oracle_s: f64,
+    /// Each system.
+    pub lines: Vec<Line>,
+    /// Who wins, in a sentence.
+    pub verdict: String,
+}
+
+/// All groups of these cells, in their order.
+pub fn summarize(outcomes: &[Outcome], costs: &Costs) -> Vec<Group> {
+    let group = |([kernel, workload, backing], members): ([&str; 3], Vec<&Outcome>)| {
+        let lines = lines(&members, costs);
+        let pays = members.iter().all(|member| member.pays);
+        let oracle = Spread::of(members.iter().map(|member| oracle_s(member, costs)));
+        let oracle_s = oracle.map_or(0.0, |spread| spread.median);
+        Group {
+            kernel: kernel.to_owned(),
+            workload: workload.to_owned(),
+            backing: backing.to_owned(),
+            pays,
+            oracle_s,
+            verdict: verdict(&lines, pays, oracle_s),
+            lines,
+        }
+    };
+    let key = |outcome: &'_ Outcome| {
+        let of = &outcome.setting;
+        [of.kernel.clone(), of.workload.clone(), of.backing.clone()]
+    };
+    let mut keys: Vec<[String; 3]> = outcomes.iter().map(key).collect();
+    keys = in_order(keys);
+    let members = |wanted: &[String; 3]| outcomes.iter().filter(|o| key(o) == *wanted).collect();
+    let groups = keys.iter().map(|wanted| {
+        let names = [&wanted[0], &wanted[1], &wanted[2]].map(String::as_str);
+        group((names, members(wanted)))
+    });
+    groups.collect()
+}
+
+/// Each once, where it was first.
+fn in_order<T: PartialEq>(all: Vec<T>) -> Vec<T> {
+    let mut seen = Vec::new();
+    for item in all {
+        if !seen.contains(&item) {
+            seen.push(item);
+        }
+    }
+    seen
+}
+
+fn lines(members: &[&Outcome], costs: &Costs) -> Vec<Line> {
+    let system = |member: &&Outcome| member.setting.system.clone();
+    let line = |name: String| {
+        let runs = members.iter().filter(|member| system(member) == name);
+        let runs: Vec<BTreeMap<_, f64>> = runs.map(|run| measures::of(run, costs)).collect();
+        let spread = |measure: &str| {
+            // A run in which it has no meaning is no number.
+            Spread::of(runs.iter().filter_map(|run| run.get(measure).copied()))
+        };
+        let names = measures::MEASURES.iter().map(|measure| measure.name);
+        Some(Line {
+            system: name,
+            runs: runs.len(),
+            total_s: spread(TOTAL_S)?,
+            measures: names
+                .filter_map(|name| Some((name.to_owned(), spread(name)?)))
+                .collect(),
+        })
+    };
+    let names = in_order(members.iter().map(system).collect());
+    names.into_iter().filter_map(line).collect()
+}
+
+/// Modelled time with the best possible placement.
+fn oracle_s(run: &Outcome, costs: &Costs) -> f64 {
+    let share = measures::best_share(run);
+    let nodes = &run.witness.nodes;
+    let accesses: u64 = nodes.iter().map(|node| node.accesses()).sum();
+    let misses: u64 = nodes.iter().map(|node| node.misses).sum();
+    let of_cpus = costs.miss_ns.first();
+    let miss_ns = |node: usize| {
+        of_cpus
+            .and_then(|row| row.get(node))
+            .copied()
+            .unwrap_or(0.0)
+    };
+    let miss_ns = share * miss_ns(0) + (1.0 - share) * miss_ns(1);
+    let threads = f64::from(run.setting.threads.max(1));
+    ((accesses - misses) as f64 * costs.hit_ns + misses as f64 * miss_ns) * 1e-9 / threads
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{node, outcome};
+
+    #[test]
+    fn a_spread_is_of_the_runs() {
+        let spread = Spread::of([3.0, 1.0, 2.0]).unwrap();
+        assert_eq!((spread.median, spread.min, spread.max), (2.0, 1.0, 3.0));
+        assert_eq!(Spread::of([2.0, 1.0]).unwrap().median, 1.0);
+        assert!(Spread::of([]).is_none());
+    }
+
+    #[test]
+    fn runs_are_put_together_by_workload_and_system() {
+        let mut runs = vec![
+            outcome("promote", "none"),
+            outcome("promote", "pghot"),
+            outcome("stream", "none"),
+            outcome("promote", "none"),
+        ];
+        runs[3].growth.counters = [("pgmigrate_success".to_owned(), 1_000_000)].into();
+        let groups = summarize(&runs, &Costs::stated());
+        let names: Vec<_> = groups.iter().map(|group| group.workload.as_str()).collect();
+        assert_eq!(names, ["promote", "stream"]);
+        let none = &groups[0].lines[0];
+        assert_eq!((none.system.as_str(), none.runs), ("none", 2));
+        assert_eq!((none.total_s.min, none.total_s.max), (0.0, 1.85));
+        assert!(
+            none.get("promote_s").is_none(),
+            "nobody said how long it took"
+        );
+    }
+
+    #[test]
+    fn the_oracle_serves_the_hottest_pages_from_the_top_tier() {
+        let mut run = outcome("promote", "none");
+        run.witness.nodes = vec![node(0, 0), node(100, 100)];
+        run.witness.page_accesses = vec![10, 90];
+        run.room_pages = 1;
+        let costs = Costs::stated();
+        let expected = (90.0 * 100.0 + 10.0 * 250.0) * 1e-9;
+        assert!((oracle_s(&run, &costs) - expected).abs() < 1e-15);
+    }
+}

@@ -1,0 +1,115 @@
+//! Workloads are right by themselves: what they do, count and find is what it has to be, with
+//! nobody else at work.
+
+use anyhow::{Context, Result, ensure};
+use pghot_testbed::Vm;
+use serde_json::{Value, json};
+
+use crate::rig::number;
+use crate::{Ctx, Test};
+
+pub const TESTS: &[Test] = &[
+    Test::new("moved_pages_come_back_whole", "tiered3", moved_pages),
+    Test::new("autonuma_leaves_zeros", "tiered3", autonuma),
+    Test::new("threads_search_alike", "tiered3", searches),
+];
+
+/// Runs a workload to its end and returns its lines.
+fn lines(vm: &Vm, command: &str) -> Result<Vec<Value>> {
+    let argv: Vec<&str> = command.split(' ').collect();
+    let output = vm.exec(&argv)?.success()?;
+    let lines: Vec<Value> = output
+        .stdout
+        .lines()
+        .map(serde_json::from_str)
+        .collect::<Result<_, _>>()?;
+    let done = lines.last().context("it said nothing")?;
+    ensure!(done["event"] == "done" && done["errors"] == 0, "{done}");
+    Ok(lines)
+}
+
+/// All pages go there and come back, many in a call go faster than one, the first folio's wait is
+/// seen, and tracing is left as it was.
+fn moved_pages(ctx: &mut Ctx) -> Result<()> {
+    const INSTANCES: &str = "/sys/kernel/tracing/instances";
+    let vm = &ctx.vm;
+    let before = vm.list(INSTANCES)?;
+    let base = "migrate --from 2 --to 0 --size-mib 2 --batch 1,512 --repeat 2 --threads 1,2";
+    let huge = "migrate --from 2 --to 0 --size-mib 8 --batch 4 --repeat 2 --folio thp";
+    for (command, pages) in [(base, 512), (huge, 2048)] {
+        let lines = lines(vm, command)?;
+        let (done, moves) = lines[1..].split_last().context("no line but `ready`")?;
+        for line in moves {
+            ensure!(line["moved_pages"] == 2 * pages, "{line}");
+            ensure!(
+                line["refused"] == json!({}) && line["untold"] == 0,
+                "{line}"
+            );
+            let samples = 2.0 * number(line, "/threads")?;
+            ensure!(number(line, "/first_folio_samples")? == samples, "{line}");
+            ensure!(number(line, "/first_folio_us/min")? > 0.0, "{line}");
+        }
+        ensure!(
+            done["nodes"] == json!({ "2": pages }) && done["split"] == 0,
+            "{done}"
+        );
+        for pair in moves.chunks_exact(2) {
+            let speed = |line| number(line, "/gb_per_s/median");
+            ensure!(speed(&pair[1])? > speed(&pair[0])?, "{pair:?}");
+        }
+    }
+    ensure!(vm.list(INSTANCES)? == before, "a trace instance is left");
+    Ok(())
+}
+
+/// Each program has the processes and threads that it should have, and says truly where memory is:
+/// nothing moves here, so it stays where it is put.
+fn autonuma(ctx: &mut Ctx) -> Result<()> {
+    let programs = [
+        ("numa01", 2, None),
+        ("numa01-threadlocal", 2, Some(2)),
+        ("numa02", 1, Some(4)),
+        ("numa02-smt", 1, Some(2)),
+    ];
+    for (program, processes, slices) in programs {
+        let command = format!("autonuma {program} --process-mib 8 --rounds 2");
+        // Node 2 has no CPUs, so nothing there is local; and all is, where CPUs of one node alone
+        // make the pages.
+        for (flags, node, local) in [("--home 2", "2", 0.0), ("--cpus 0-1", "0", 1.0)] {
+            let lines = lines(&ctx.vm, &format!("{command} {flags}"))?;
+            let done = &lines[1];
+            let all = done["processes"].as_array().context("no processes")?;
+            ensure!(all.len() == processes, "{done}");
+            for process in all {
+                ensure!(process["nodes"] == json!({ node: 2048 }), "{done}");
+            }
+            let share = slices.map_or(Value::Null, |_| json!(local));
+            ensure!(done["local_share"] == share, "{done}");
+            if flags == "--home 2" {
+                let of_each = all[0]["slices"].as_array().map_or(0, Vec::len);
+                ensure!(of_each == slices.unwrap_or(0), "{done}");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The same graph and the same levels, whatever the number of threads, and other ones by other
+/// seeds.
+fn searches(ctx: &mut Ctx) -> Result<()> {
+    let search = |flags: &str| -> Result<Value> {
+        let command = format!("bfs --home 2 --scale 10 --searches 4 {flags}");
+        let mut lines = lines(&ctx.vm, &command)?;
+        let pages = lines[0]["pages"].take();
+        let done = lines[1].take();
+        ensure!(done["checked"] == true, "{done}");
+        ensure!(done["nodes"] == json!({ "2": pages }), "{done}");
+        ensure!(number(&done, "/traversed_edges_per_s")? > 0.0, "{done}");
+        Ok(done["checksum"].clone())
+    };
+    let one = search("--threads 1")?;
+    let two = search("--threads 2")?;
+    ensure!(one == two, "{one} by one thread, {two} by two");
+    ensure!(one != search("--seed 2")?, "seeds make no difference");
+    Ok(())
+}

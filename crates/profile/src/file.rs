@@ -1,0 +1,247 @@
+//! Profiles on disk.
+//!
+//! ```text
+//! 8 bytes  "pghotprf"
+//! 2 bytes  version, little endian
+//! 4 bytes  CRC-32 of all that follows, little endian
+//! ...      the profile, by `postcard`
+//! ```
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use crate::{Invalid, Profile};
+
+/// What a profile begins with.
+pub const MAGIC: &[u8; 8] = b"pghotprf";
+
+/// Of the format.
+const VERSION: u16 = 1;
+
+const HEADER_BYTES: usize = MAGIC.len() + 2 + 4;
+
+/// The largest profile that is read: it is held in memory.
+const BYTES_MAX: u64 = 2 << 30;
+
+/// A profile that cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The file cannot be read.
+    #[error("cannot read {path}: {source}", path = path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// It is not a profile, or not a whole one.
+    #[error("{path} is not a profile that can be replayed: {why}", path = path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        why: Damage,
+    },
+}
+
+/// What is wrong with the bytes of a profile.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Damage {
+    /// It begins otherwise.
+    #[error("it does not begin as one; `pghot record` writes them")]
+    NotOne,
+    /// By another pghot.
+    #[error("it has version {0} of the format, and this pghot reads version {VERSION}")]
+    Version(u16),
+    /// Cut off, or changed.
+    #[error("its checksum is wrong: it was cut off or changed after the recording")]
+    Checksum,
+    /// Too large.
+    #[error("it is larger than {} MiB", BYTES_MAX >> 20)]
+    TooLarge,
+    /// The checksum is right, the rest is not.
+    #[error("its contents are not those of a profile")]
+    Contents,
+    /// A field has an impossible value.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+}
+
+/// The bytes of a profile's file.
+pub fn encode(profile: &Profile) -> Vec<u8> {
+    let mut bytes = Vec::from(MAGIC.as_slice());
+    bytes.extend(VERSION.to_le_bytes());
+    // Nothing in a profile is beyond postcard.
+    let body = postcard::to_allocvec(profile).unwrap_or_default();
+    bytes.extend(crc32fast::hash(&body).to_le_bytes());
+    bytes.extend(body);
+    bytes
+}
+
+/// Reads and checks the bytes of a profile's file.
+pub fn decode(bytes: &[u8]) -> Result<Profile, Damage> {
+    let begins = bytes.get(..MAGIC.len()) == Some(MAGIC);
+    let (true, Some(header)) = (begins, bytes.get(MAGIC.len()..HEADER_BYTES)) else {
+        return Err(Damage::NotOne);
+    };
+    let version = u16::from_le_bytes([header[0], header[1]]);
+    if version != VERSION {
+        return Err(Damage::Version(version));
+    }
+    let body = &bytes[HEADER_BYTES..];
+    if crc32fast::hash(body).to_le_bytes() != header[2..6] {
+        return Err(Damage::Checksum);
+    }
+    let (profile, rest) =
+        postcard::take_from_bytes::<Profile>(body).map_err(|_| Damage::Contents)?;
+    if !rest.is_empty() {
+        return Err(Damage::Contents);
+    }
+    profile.check()?;
+    Ok(profile)
+}
+
+/// Whether a file begins as a profile does. False also of what cannot be read.
+pub fn is_profile(path: &Path) -> bool {
+    let mut begin = [0; MAGIC.len()];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut begin));
+    read.is_ok() && begin == *MAGIC
+}
+
+/// Reads a profile's file.
+pub fn load(path: &Path) -> Result<Profile, ReadError> {
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(BYTES_MAX + 1).read_to_end(&mut bytes));
+    read.map_err(|source| ReadError::Io {
+        path: path.to_owned(),
+        source,
+    })?;
+    let profile = match bytes.len() as u64 > BYTES_MAX {
+        true => Err(Damage::TooLarge),
+        false => decode(&bytes),
+    };
+    profile.map_err(|why| ReadError::Damaged {
+        path: path.to_owned(),
+        why,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{Interval, Process, Touched};
+
+    fn sound() -> Profile {
+        let interval = |number, pages| Interval {
+            number,
+            cpu_us: 500_000,
+            touched: Touched::of(vec![pages, 700..701]),
+        };
+        Profile {
+            kernel: "6.12.0".into(),
+            interval_ms: 1000,
+            intervals: 9,
+            processes: vec![Process {
+                name: "redis-server".into(),
+                blocks: 2,
+                huge_blocks: 1,
+                intervals: vec![interval(0, 0..512), interval(3, 5..9), interval(8, 0..0)],
+            }],
+        }
+    }
+
+    #[test]
+    fn a_profile_survives_the_disk() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("p");
+        std::fs::write(&path, encode(&sound())).unwrap();
+        assert!(is_profile(&path) && !is_profile(dir.path()));
+        assert_eq!(load(&path).unwrap(), sound());
+        let error = load(&dir.path().join("none")).unwrap_err().to_string();
+        assert!(error.contains("none: No such file"), "{error}");
+    }
+
+    #[test]
+    fn every_field_is_checked() {
+        fn refused(field: &str, change: impl FnOnce(&mut Profile)) {
+            let mut profile = sound();
+            change(&mut profile);
+            let error = decode(&encode(&profile)).unwrap_err().to_string();
+            assert!(error.starts_with(field), "{field}: {error}");
+        }
+        refused("interval_ms", |profile| profile.interval_ms = 0);
+        refused("intervals", |profile| profile.intervals = u32::MAX);
+        refused("processes", |profile| profile.processes.clear());
+        refused("kernel", |profile| profile.kernel = "a\nb".into());
+        let process = "processes[0]";
+        refused(&format!("{process}.name"), |p| {
+            p.processes[0].name = "x".repeat(65)
+        });
+        refused(&format!("{process}.blocks"), |p| p.processes[0].blocks = 0);
+        refused(&format!("{process}.blocks"), |p| {
+            p.processes[0].blocks = u32::MAX
+        });
+        refused(&format!("{process}.huge_blocks"), |p| {
+            p.processes[0].huge_blocks = 3
+        });
+        refused(&format!("{process}.intervals: 0"), |p| {
+            p.processes[0].intervals[1].number = 0;
+        });
+        refused(&format!("{process}.intervals: 9"), |p| {
+            p.processes[0].intervals[2].number = 9;
+        });
+        refused(&format!("{process}.intervals[3].touched"), |p| {
+            p.processes[0].intervals[1].touched = Touched::of(vec![3..4, 1023..1025]);
+        });
+    }
+
+    #[test]
+    fn what_was_cut_off_or_is_something_else_is_told() {
+        let whole = encode(&sound());
+        assert_eq!(decode(b""), Err(Damage::NotOne));
+        assert_eq!(decode(b"name = 'a scenario'"), Err(Damage::NotOne));
+        for length in MAGIC.len()..whole.len() {
+            assert!(decode(&whole[..length]).is_err(), "{length}");
+        }
+        let mut later = whole.clone();
+        later[8] = 2;
+        assert_eq!(decode(&later), Err(Damage::Version(2)));
+        let mut changed = whole.clone();
+        *changed.last_mut().unwrap() ^= 1;
+        assert_eq!(decode(&changed), Err(Damage::Checksum));
+    }
+
+    /// Bytes with a header that is right, so that what is behind it is looked at.
+    fn headed(body: &[u8]) -> Vec<u8> {
+        let crc = crc32fast::hash(body).to_le_bytes();
+        [MAGIC.as_slice(), &VERSION.to_le_bytes(), &crc, body].concat()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        #[test]
+        fn no_bytes_make_it_panic(body in prop::collection::vec(any::<u8>(), 0..300)) {
+            let _ = decode(&body);
+            let _ = decode(&headed(&body));
+        }
+
+        #[test]
+        fn a_changed_byte_is_refused_or_makes_a_sound_profile(at in 0usize..500, to in any::<u8>()) {
+            let mut body = encode(&sound())[HEADER_BYTES..].to_vec();
+            let at = at % body.len();
+            body[at] = to;
+            if let Ok(profile) = decode(&headed(&body)) {
+                prop_assert_eq!(profile.check(), Ok(()));
+                for process in &profile.processes {
+                    for interval in &process.intervals {
+                        prop_assert!(interval.touched.runs().all(|run| run.end <= process.pages()));
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Access profiles: which pages of which programs were touched in each interval of a recording. `pghot
+//! record` writes them, the simulator replays them.
+//!
+//! A profile tells nothing of what is in the pages, nor where they are: a process's pages are numbered in
+//! blocks of 2 MiB, in the order in which these were seen first. What is left of an address is whether two
+//! pages share a block.
+//!
+//! | module | job |
+//! |---|---|
+//! | [`file`] | profiles on disk: a few bytes of header, a checksum, and the profile by `postcard` |
+//! | [`touched`] | sets of pages, as runs |
+
+pub mod file;
+pub mod touched;
+
+use serde::{Deserialize, Serialize};
+
+pub use touched::Touched;
+
+/// Base pages of a block: 2 MiB, what one lowest page table maps, or one huge page.
+pub const BLOCK_PAGES: u32 = 512;
+
+/// Blocks of one process: page numbers have 32 bits, which are 16 TiB.
+pub const BLOCKS_MAX: u32 = (1 << 23) - 1;
+
+/// Intervals of one recording: more than a week of seconds.
+pub const INTERVALS_MAX: u32 = 1_000_000;
+
+/// Processes of one recording.
+pub const PROCESSES_MAX: usize = 4096;
+
+/// Bytes of a program's name; the kernel's names have at most 15.
+pub const NAME_BYTES_MAX: usize = 64;
+
+/// The longest interval: an hour.
+const INTERVAL_MS_MAX: u32 = 3_600_000;
+
+/// A recording.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Profile {
+    /// The kernel's release.
+    pub kernel: String,
+    /// Length of an interval, in ms.
+    pub interval_ms: u32,
+    /// Intervals of the whole recording.
+    pub intervals: u32,
+    /// The processes.
+    pub processes: Vec<Process>,
+}
+
+/// A process of a recording.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Process {
+    /// The program's name, as the kernel shows it, or a number in its place.
+    pub name: String,
+    /// Blocks in which it ever had a page; `blocks * BLOCK_PAGES` is one past its last page number.
+    pub blocks: u32,
+    /// Of those, mapped by one huge page when it was touched.
+    pub huge_blocks: u32,
+    /// The intervals in which it was looked at, in order.
+    pub intervals: Vec<Interval>,
+}
+
+/// What a process did in one interval.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interval {
+    /// Which interval of the recording, from 0.
+    pub number: u32,
+    /// CPU time that it used, in µs.
+    pub cpu_us: u64,
+    /// The pages that it touched, once or a million times.
+    pub touched: Touched,
+}
+
+/// What is wrong with a profile.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {what}")]
+pub struct Invalid {
+    /// The field.
+    pub field: String,
+    /// What is wrong with it.
+    pub what: String,
+}
+
+fn invalid(field: impl Into<String>, what: impl Into<String>) -> Invalid {
+    Invalid {
+        field: field.into(),
+        what: what.into(),
+    }
+}
+
+fn check_range(field: &str, value: u64, min: u64, max: u64) -> Result<(), Invalid> {
+    match (min..=max).contains(&value) {
+        true => Ok(()),
+        false => Err(invalid(
+            field,
+            format!("{value} is not from {min} to {max}"),
+        )),
+    }
+}
+
+impl Profile {
+    /// Names the first field that cannot be.
+    pub fn check(&self) -> Result<(), Invalid> {
+        check_range(
+            "interval_ms",
+            self.interval_ms.into(),
+            1,
+            INTERVAL_MS_MAX.into(),
+        )?;
+        check_range("intervals", self.intervals.into(), 1, INTERVALS_MAX.into())?;
+        check_range(
+            "processes",
+            self.processes.len() as u64,
+            1,
+            PROCESSES_MAX as u64,
+        )?;
+        check_name("kernel", &self.kernel)?;
+        for (process, number) in self.processes.iter().zip(0..) {
+            process.check(number, self.intervals)?;
+        }
+        Ok(())
+    }
+}
+
+impl Process {
+    /// One past its last page number.
+    pub fn pages(&self) -> u32 {
+        self.blocks.min(BLOCKS_MAX) * BLOCK_PAGES
+    }
+
+    fn check(&self, number: usize, intervals: u32) -> Result<(), Invalid> {
+        let field = |name: &str| format!("processes[{number}].{name}");
+        check_name(&field("name"), &self.name)?;
+        check_range(&field("blocks"), self.blocks.into(), 1, BLOCKS_MAX.into())?;
+        check_range(
+            &field("huge_blocks"),
+            self.huge_blocks.into(),
+            0,
+            self.blocks.into(),
+        )?;
+        let mut next = 0;
+        for interval in &self.intervals {
+            if interval.number < next || interval.number >= intervals {
+                let what = format!("{} does not rise, or is behind the end", interval.number);
+                return Err(invalid(field("intervals"), what));
+            }
+            next = interval.number + 1;
+            let touched = interval.touched.check(self.pages());
+            touched.map_err(|what| {
+                invalid(
+                    field(&format!("intervals[{}].touched", interval.number)),
+                    what,
+                )
+            })?;
+        }
+        Ok(())
+    }
+}
+
+fn check_name(field: &str, name: &str) -> Result<(), Invalid> {
+    if name.len() > NAME_BYTES_MAX || name.chars().any(char::is_control) {
+        let what =
+            format!("it is longer than {NAME_BYTES_MAX} bytes, or not of printed characters");
+        return Err(invalid(field, what));
+    }
+    Ok(())
+}

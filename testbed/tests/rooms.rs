@@ -12,15 +12,19 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("crates/hotness", &[]),
     ("crates/engine", &["hotness"]),
     ("crates/linux", &["hotness", "engine"]),
-    ("crates/sources", &["hint", "hotness", "linux"]),
+    ("crates/profile", &[]),
+    ("crates/sources", &["hint", "hotness", "linux", "profile"]),
     ("crates/daemon", &["hotness", "engine", "linux", "sources"]),
     (
         "crates/cli",
         &[
-            "engine", "hint", "hotness", "linux", "sources", "daemon", "sim",
+            "engine", "hint", "hotness", "linux", "sources", "daemon", "sim", "profile",
         ],
     ),
-    ("crates/sim", &["engine", "hotness", "sources", "workloads"]),
+    (
+        "crates/sim",
+        &["engine", "hotness", "sources", "profile", "workloads"],
+    ),
     ("crates/workloads", &[]),
     ("testbed", &[]),
     ("testbed/bench", &["testbed", "witness", "workloads"]),

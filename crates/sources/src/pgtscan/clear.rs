@@ -13,7 +13,8 @@ use crate::worker::thread_cpu;
 
 use super::walk::{YoungFolio, YoungPage};
 
-const PAGE_BYTES: u64 = 4096;
+/// Bytes of a base page.
+pub(super) const PAGE_BYTES: u64 = 4096;
 
 /// If not even the daemon's own accessed bits can be cleared, an entry is assumed to take as long as
 /// on a slow machine.

@@ -8,6 +8,7 @@ mod counters;
 mod fake;
 mod process;
 mod procs;
+pub mod record;
 mod scanner;
 mod walk;
 

@@ -78,6 +78,13 @@ impl Procs {
         Some(parse_stat(&text)?.start_time)
     }
 
+    /// The program's name, and the CPU time that the process has used, in ticks of the kernel.
+    pub fn name_and_cpu_ticks(&self, pid: i32) -> Option<(String, u64)> {
+        let text = fs::read_to_string(self.file(pid, "stat")).ok()?;
+        let name = text.split_once('(')?.1.rsplit_once(") ")?.0;
+        Some((name.to_owned(), parse_stat(&text)?.cpu_ticks))
+    }
+
     /// The address ranges that a process may access.
     pub fn ranges(&self, pid: i32) -> Option<Vec<Range<u64>>> {
         let text = fs::read_to_string(self.file(pid, "maps")).ok()?;

@@ -24,7 +24,7 @@ use crate::bulk::BulkReporter;
 use crate::worker::{Pace, thread_cpu};
 
 /// Smaller processes have nothing to gain: 8 MiB.
-const RESIDENT_MIN_PAGES: u64 = 2048;
+pub(super) const RESIDENT_MIN_PAGES: u64 = 2048;
 /// As many as kscand takes.
 const PROCESSES_MAX: usize = 4096;
 /// How often new processes are looked for: doubled each time that there is none, because the look itself
@@ -36,7 +36,7 @@ const DISCOVER_MAX: Duration = Duration::from_millis(4000);
 const FIRST_LOOK_DELAY: Duration = Duration::from_millis(1000);
 /// From clearing to flushing: time for some accessed bits to come back, without which there is
 /// nothing to flush with.
-const FLUSH_DELAY: Duration = Duration::from_millis(20);
+pub(super) const FLUSH_DELAY: Duration = Duration::from_millis(20);
 /// The longest sleep, so that counters stay fresh.
 const SLEEP_MAX: Duration = Duration::from_millis(500);
 /// Addresses that one lowest page table maps.

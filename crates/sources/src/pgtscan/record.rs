@@ -1,0 +1,478 @@
+//! Records an access profile: what this source's walk sees, of all memory instead of the lower tier, in
+//! intervals of equal length, and reported to nobody.
+//!
+//! It needs no lower tier, so it also runs on the machine that is to get one.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use pghot_hotness::{PfnRange, SECTION_PAGES, Span};
+use pghot_linux::SysRoot;
+use pghot_linux::host::monotonic;
+use pghot_linux::topology::Topology;
+use pghot_profile::{BLOCK_PAGES, BLOCKS_MAX, Interval, PROCESSES_MAX, Process, Profile, Touched};
+
+use super::clear::{self, ClearCost, Method, PAGE_BYTES, PidFd};
+use super::procs::Procs;
+use super::scanner::{FLUSH_DELAY, RESIDENT_MIN_PAGES};
+use super::walk::{Leave, Request, Walked, Walker};
+use crate::Error;
+use crate::worker::thread_cpu;
+
+/// Addresses of a block.
+const BLOCK_BYTES: u64 = BLOCK_PAGES as u64 * PAGE_BYTES;
+
+/// Page frames that a page table entry can name, as whole sections.
+const FRAMES_END: u64 = 1 << 40;
+const _: () = assert!(FRAMES_END.is_multiple_of(SECTION_PAGES));
+
+/// How long a stop may go unseen.
+const SLEEP_MAX: Duration = Duration::from_millis(100);
+
+/// What to record.
+#[derive(Debug, Clone)]
+pub struct Order {
+    /// The processes; none for all with 8 MiB or more.
+    pub pids: Vec<i32>,
+    /// Length of an interval. If looking takes longer than that, intervals do, too.
+    pub interval: Duration,
+    /// How many.
+    pub intervals: u32,
+    /// How long clearing may keep a process from changing its mappings; see README.md, Clearing.
+    pub stall_max: Duration,
+    /// Keep the programs' names.
+    pub with_names: bool,
+}
+
+/// How a recording goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// Intervals done.
+    pub intervals: u32,
+    /// Processes looked at in the last one.
+    pub processes: usize,
+    /// Base pages that they touched.
+    pub touched_pages: u64,
+}
+
+/// A process under way.
+struct Watched {
+    start_time: u64,
+    cpu_ticks: u64,
+    method: Method,
+    /// Where it has pages, by the last walk.
+    ranges: Vec<Range<u64>>,
+    /// Present entries of the last walk.
+    entries: u64,
+    /// Young pages of the last walk that flush the TLB if they are cleared.
+    flushing: Option<Range<u64>>,
+    /// Most of what a walk found young was huge pages.
+    is_mostly_huge: bool,
+    /// The number of each block, by its address in blocks.
+    blocks: HashMap<u64, u32>,
+    huge_blocks: HashSet<u32>,
+    name: String,
+    intervals: Vec<Interval>,
+}
+
+/// A walk over all of a process.
+#[derive(Default)]
+struct Seen {
+    entries: u64,
+    ranges: Vec<Range<u64>>,
+    touched: Vec<Range<u32>>,
+    young_pages: u64,
+    /// Of those, in huge pages.
+    huge_pages: u64,
+    /// Young pages of the call that `flushing` is from.
+    most_young: u64,
+}
+
+/// Records until the order is done, `stop` says so, or no process is left of those that were named.
+pub fn record(
+    root: &SysRoot,
+    order: &Order,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Profile, Error> {
+    let span = Span::new(&[PfnRange {
+        start: 0,
+        end: FRAMES_END,
+        nid: 0,
+    }])?;
+    let topology = Topology::read(root).map_err(|error| Error::Setup(error.to_string()))?;
+    let mut recorder = Recorder {
+        procs: Procs::new(root, &topology),
+        walker: Walker::load(&span)?,
+        clear_cost: ClearCost::measure(),
+        order,
+        watched: BTreeMap::new(),
+        ended: Vec::new(),
+    };
+    for pid in &order.pids {
+        if recorder.procs.start_time(*pid).is_none() {
+            return Err(Error::Setup(format!("there is no process {pid}")));
+        }
+    }
+    let begin = monotonic();
+    let mut done = 0;
+    while done < order.intervals && !stop.load(Ordering::Relaxed) {
+        let touched_pages = recorder.interval(done, stop);
+        let processes = recorder.watched.len();
+        if processes == 0 && !order.pids.is_empty() {
+            break;
+        }
+        done += 1;
+        progress(Progress {
+            intervals: done,
+            processes,
+            touched_pages,
+        });
+    }
+    let release = std::fs::read_to_string(root.sysctl("kernel.osrelease"));
+    let took = (monotonic() - begin).as_millis() as u32;
+    let profile = Profile {
+        kernel: release.unwrap_or_default().trim().to_owned(),
+        interval_ms: (took / done.max(1)).max(1),
+        intervals: done.max(1),
+        processes: recorder.finish(),
+    };
+    profile.check().map_err(|invalid| {
+        let none = profile.processes.is_empty();
+        let why = match none {
+            true => "no process of 8 MiB or more was seen, or all are opted out".to_owned(),
+            false => invalid.to_string(),
+        };
+        Error::Setup(format!("nothing was recorded: {why}"))
+    })?;
+    Ok(profile)
+}
+
+struct Recorder<'a> {
+    procs: Procs,
+    walker: Walker,
+    clear_cost: ClearCost,
+    order: &'a Order,
+    watched: BTreeMap<i32, Watched>,
+    /// Those that are gone.
+    ended: Vec<Watched>,
+}
+
+impl Recorder<'_> {
+    /// One interval of all processes; returns how many pages were touched.
+    fn interval(&mut self, number: u32, stop: &AtomicBool) -> u64 {
+        let begin = monotonic();
+        self.discover();
+        let pids: Vec<i32> = self.watched.keys().copied().collect();
+        for pid in &pids {
+            if self.clear(*pid).is_none() {
+                self.lose(*pid);
+            }
+        }
+        let mut unflushed = pids.clone();
+        let mut delay = FLUSH_DELAY;
+        while !unflushed.is_empty() && 2 * delay <= self.order.interval {
+            sleep_until(begin + delay, stop);
+            unflushed.retain(|pid| !self.flush(*pid));
+            delay *= 2;
+        }
+        sleep_until(begin + self.order.interval, stop);
+        let mut touched_pages = 0;
+        for pid in pids {
+            match self.read(pid, number) {
+                Some(pages) => touched_pages += pages,
+                None => self.lose(pid),
+            }
+        }
+        touched_pages
+    }
+
+    /// Finds processes that are new.
+    fn discover(&mut self) {
+        let pids: Vec<i32> = match self.order.pids.is_empty() {
+            true => self.procs.large(RESIDENT_MIN_PAGES).collect(),
+            false => self.order.pids.clone(),
+        };
+        let own = std::process::id() as i32;
+        for pid in pids {
+            let all = self.watched.len() + self.ended.len();
+            let is_known = self.watched.contains_key(&pid);
+            if pid == own || is_known || all == PROCESSES_MAX || self.procs.is_opted_out(pid) {
+                continue;
+            }
+            let named = self.procs.name_and_cpu_ticks(pid);
+            let (Some(start_time), Some((name, cpu_ticks))) = (self.procs.start_time(pid), named)
+            else {
+                continue;
+            };
+            let name = match self.order.with_names {
+                true => name.replace(char::is_control, "?"),
+                false => format!("process {all}"),
+            };
+            let new = Watched::new(name, start_time, cpu_ticks);
+            self.watched.insert(pid, new);
+            // Where it has memory; what it touched until now is of no interest.
+            if self.walk(pid, false).is_none() {
+                self.watched.remove(&pid);
+            }
+        }
+    }
+
+    /// A process is gone, or was never reached.
+    fn lose(&mut self, pid: i32) {
+        self.ended.extend(self.watched.remove(&pid));
+    }
+
+    fn clear(&mut self, pid: i32) -> Option<()> {
+        let watched = self.watched.get_mut(&pid)?;
+        if self.procs.start_time(pid) != Some(watched.start_time) || self.procs.is_opted_out(pid) {
+            return None;
+        }
+        watched.cpu_ticks = self.procs.name_and_cpu_ticks(pid)?.1;
+        let is_short = self
+            .clear_cost
+            .is_short(watched.entries, self.order.stall_max);
+        if is_short && !watched.is_mostly_huge {
+            watched.method = Method::ClearRefs;
+            // Entries that stay in the TLB are never marked again: the hottest pages would look untouched. So
+            // it is flushed while there are still young pages to flush with.
+            if let (Some(range), Ok(fd)) = (watched.flushing.take(), PidFd::open(pid)) {
+                let _ = fd.cold(&range);
+            }
+            let before = thread_cpu();
+            clear::clear_refs(&self.procs.file(pid, "clear_refs")).ok()?;
+            let took = thread_cpu() - before;
+            self.clear_cost.learn(watched.entries, took);
+        } else {
+            // It clears and flushes at once. A program comes back to a few huge pages sooner than two calls
+            // follow each other, and they would all sit in the TLB again.
+            watched.method = Method::Cold;
+            self.clear_cost.forget();
+            let fd = PidFd::open(pid).ok()?;
+            watched
+                .ranges
+                .iter()
+                .try_for_each(|range| fd.cold(range))
+                .ok()?;
+        }
+        Some(())
+    }
+
+    /// Flushes the TLB again, of what came into it between the first flush and the clearing. False if
+    /// nothing is there to flush with yet.
+    fn flush(&mut self, pid: i32) -> bool {
+        let method = self.watched.get(&pid).map(|watched| watched.method);
+        if method != Some(Method::ClearRefs) {
+            return true;
+        }
+        let mut flushing = None;
+        self.each_piece(pid, true, &mut |walker, start| {
+            flushing = clear::flush_range(start, walker.young(), walker.folios());
+            flushing.is_none()
+        });
+        let Some(range) = flushing else {
+            return false;
+        };
+        // One that is gone has nothing to flush.
+        PidFd::open(pid).is_ok_and(|fd| fd.cold(&range).is_ok())
+    }
+
+    fn read(&mut self, pid: i32, number: u32) -> Option<u64> {
+        let leave_shared = self.watched.get(&pid)?.method == Method::Cold;
+        let (_, cpu_ticks) = self.procs.name_and_cpu_ticks(pid)?;
+        let touched = Touched::of(self.walk(pid, leave_shared)?);
+        let watched = self.watched.get_mut(&pid)?;
+        let cpu_us = cpu_ticks.saturating_sub(watched.cpu_ticks) * tick_us();
+        let pages = touched.pages();
+        watched.intervals.push(Interval {
+            number,
+            cpu_us,
+            touched,
+        });
+        Some(pages)
+    }
+
+    /// Walks all of a process, learns where it has memory, and returns what it touched.
+    fn walk(&mut self, pid: i32, leave_shared: bool) -> Option<Vec<Range<u32>>> {
+        let mut watched = self.watched.remove(&pid)?;
+        let mut seen = Seen::default();
+        let went = self.each_piece(pid, leave_shared, &mut |walker, start| {
+            watched.note(walker, start, &mut seen);
+            true
+        });
+        watched.entries = seen.entries;
+        watched.is_mostly_huge |= 2 * seen.huge_pages > seen.young_pages;
+        watched.ranges = seen.ranges;
+        self.watched.insert(pid, watched);
+        went.map(|()| seen.touched)
+    }
+
+    /// Walks all of a process, call by call; `each` says whether to go on. None if it is gone.
+    fn each_piece(
+        &mut self,
+        pid: i32,
+        leave_shared: bool,
+        each: &mut dyn FnMut(&Walker, u64) -> bool,
+    ) -> Option<()> {
+        for mapping in self.procs.ranges(pid)? {
+            let mut start = mapping.start;
+            while start < mapping.end {
+                let walked = self.walker.walk(&Request {
+                    pid,
+                    range: start..mapping.end,
+                    nid: 0,
+                    leave: Leave {
+                        shared: leave_shared,
+                        hinted: false,
+                    },
+                });
+                let next = match walked {
+                    Walked::UpTo(next) => next,
+                    Walked::Gone => return None,
+                    // Somebody changes the mappings; the next interval sees them.
+                    Walked::Busy | Walked::Unmapped => break,
+                };
+                if !each(&self.walker, start) {
+                    return Some(());
+                }
+                if next <= start {
+                    break;
+                }
+                start = next;
+            }
+        }
+        Some(())
+    }
+
+    fn finish(self) -> Vec<Process> {
+        let all = self.ended.into_iter().chain(self.watched.into_values());
+        let of = |watched: Watched| Process {
+            name: watched.name,
+            blocks: watched.blocks.len() as u32,
+            huge_blocks: watched.huge_blocks.len() as u32,
+            intervals: watched.intervals,
+        };
+        all.map(of).filter(|process| process.blocks > 0).collect()
+    }
+}
+
+impl Watched {
+    fn new(name: String, start_time: u64, cpu_ticks: u64) -> Watched {
+        Watched {
+            start_time,
+            cpu_ticks,
+            method: Method::ClearRefs,
+            ranges: Vec::new(),
+            entries: 0,
+            flushing: None,
+            is_mostly_huge: false,
+            blocks: HashMap::new(),
+            huge_blocks: HashSet::new(),
+            name,
+            intervals: Vec::new(),
+        }
+    }
+
+    /// Takes over what one call met.
+    fn note(&mut self, walker: &Walker, start: u64, seen: &mut Seen) {
+        seen.entries += walker.entries();
+        // Where most is in use: what others map too, as libraries, is not cleared and flushes nothing.
+        let of_folios = walker.folios().iter().map(|folio| u64::from(folio.pages));
+        let huge_pages = of_folios
+            .clone()
+            .filter(|pages| *pages >= BLOCK_PAGES.into());
+        let young = walker.young().len() as u64 + of_folios.clone().sum::<u64>();
+        seen.huge_pages += huge_pages.sum::<u64>();
+        seen.young_pages += young;
+        if young > seen.most_young
+            && let Some(range) = clear::flush_range(start, walker.young(), walker.folios())
+        {
+            (seen.most_young, self.flushing) = (young, Some(range));
+        }
+        for table in walker.tables().iter().filter(|table| table.lower_pages > 0) {
+            let first = table.address / BLOCK_BYTES * BLOCK_BYTES;
+            self.block(first);
+            match seen.ranges.last_mut() {
+                Some(last) if last.end >= first => last.end = first + BLOCK_BYTES,
+                _ => seen.ranges.push(first..first + BLOCK_BYTES),
+            }
+        }
+        let address = |page: u32| start + u64::from(page) * PAGE_BYTES;
+        for young in walker.young() {
+            self.touch(address(young.page), 1, seen);
+        }
+        for folio in walker.folios() {
+            let address = address(folio.page);
+            if folio.pages >= BLOCK_PAGES && address.is_multiple_of(BLOCK_BYTES) {
+                let block = self.block(address);
+                self.huge_blocks.extend(block);
+            }
+            self.touch(address, folio.pages, seen);
+        }
+    }
+
+    /// Notes an access of pages in one block; what is behind its end is cut off.
+    fn touch(&mut self, address: u64, pages: u32, seen: &mut Seen) {
+        let Some(block) = self.block(address) else {
+            return;
+        };
+        let offset = (address % BLOCK_BYTES / PAGE_BYTES) as u32;
+        let start = block * BLOCK_PAGES + offset;
+        let end = start + pages.min(BLOCK_PAGES - offset);
+        match seen.touched.last_mut() {
+            Some(last) if last.end == start => last.end = end,
+            _ => seen.touched.push(start..end),
+        }
+    }
+
+    /// The number of the block around an address; none beyond what a profile can hold.
+    fn block(&mut self, address: u64) -> Option<u32> {
+        let next = self.blocks.len() as u32;
+        let key = address / BLOCK_BYTES;
+        if next >= BLOCKS_MAX {
+            return self.blocks.get(&key).copied();
+        }
+        Some(*self.blocks.entry(key).or_insert(next))
+    }
+}
+
+/// Length of a tick of `/proc/PID/stat`, in µs.
+fn tick_us() -> u64 {
+    // SAFETY: takes a number and touches no memory.
+    let per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    1_000_000 / u64::try_from(per_second).unwrap_or(100).max(1)
+}
+
+fn sleep_until(due: Duration, stop: &AtomicBool) {
+    while !stop.load(Ordering::Relaxed) {
+        let left = due.saturating_sub(monotonic());
+        if left.is_zero() {
+            return;
+        }
+        thread::sleep(left.min(SLEEP_MAX));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_numbered_in_the_order_of_their_first_sight() {
+        let mut watched = Watched::new("x".into(), 0, 0);
+        let mut seen = Seen::default();
+        let page = |block: u64, page: u64| block * BLOCK_BYTES + page * PAGE_BYTES;
+        watched.touch(page(1000, 5), 1, &mut seen);
+        watched.touch(page(1000, 6), 2, &mut seen);
+        watched.touch(page(7, 0), 512, &mut seen);
+        watched.touch(page(1000, 511), 16, &mut seen);
+        // What lies side by side in the profile need not in memory, and the other way round.
+        assert_eq!(seen.touched, [5..8, 512..1024, 511..512]);
+        assert_eq!(watched.blocks.len(), 2);
+        let touched = Touched::of(seen.touched);
+        assert_eq!(touched.runs().collect::<Vec<_>>(), [5..8, 511..1024]);
+    }
+}

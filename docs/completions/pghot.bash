@@ -34,6 +34,9 @@ _pghot() {
             pghot,hint)
                 cmd="pghot__subcmd__hint"
                 ;;
+            pghot,record)
+                cmd="pghot__subcmd__record"
+                ;;
             pghot,restore)
                 cmd="pghot__subcmd__restore"
                 ;;
@@ -67,6 +70,9 @@ _pghot() {
             pghot__subcmd__help,hint)
                 cmd="pghot__subcmd__help__subcmd__hint"
                 ;;
+            pghot__subcmd__help,record)
+                cmd="pghot__subcmd__help__subcmd__record"
+                ;;
             pghot__subcmd__help,restore)
                 cmd="pghot__subcmd__help__subcmd__restore"
                 ;;
@@ -85,6 +91,9 @@ _pghot() {
             pghot__subcmd__help__subcmd__sim,chaos)
                 cmd="pghot__subcmd__help__subcmd__sim__subcmd__chaos"
                 ;;
+            pghot__subcmd__help__subcmd__sim,replay)
+                cmd="pghot__subcmd__help__subcmd__sim__subcmd__replay"
+                ;;
             pghot__subcmd__help__subcmd__sim,run)
                 cmd="pghot__subcmd__help__subcmd__sim__subcmd__run"
                 ;;
@@ -100,6 +109,9 @@ _pghot() {
             pghot__subcmd__sim,help)
                 cmd="pghot__subcmd__sim__subcmd__help"
                 ;;
+            pghot__subcmd__sim,replay)
+                cmd="pghot__subcmd__sim__subcmd__replay"
+                ;;
             pghot__subcmd__sim,run)
                 cmd="pghot__subcmd__sim__subcmd__run"
                 ;;
@@ -114,6 +126,9 @@ _pghot() {
                 ;;
             pghot__subcmd__sim__subcmd__help,help)
                 cmd="pghot__subcmd__sim__subcmd__help__subcmd__help"
+                ;;
+            pghot__subcmd__sim__subcmd__help,replay)
+                cmd="pghot__subcmd__sim__subcmd__help__subcmd__replay"
                 ;;
             pghot__subcmd__sim__subcmd__help,run)
                 cmd="pghot__subcmd__sim__subcmd__help__subcmd__run"
@@ -131,7 +146,7 @@ _pghot() {
 
     case "${cmd}" in
         pghot)
-            opts="-h -V --help --version run status explain hint set doctor restore bench sim generate help"
+            opts="-h -V --help --version run status explain hint set doctor restore record bench sim generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -213,7 +228,7 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__help)
-            opts="run status explain hint set doctor restore bench sim generate help"
+            opts="run status explain hint set doctor restore record bench sim generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -310,6 +325,20 @@ _pghot() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        pghot__subcmd__help__subcmd__record)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         pghot__subcmd__help__subcmd__restore)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -353,7 +382,7 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__help__subcmd__sim)
-            opts="run sweep tables chaos"
+            opts="run replay sweep tables chaos"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -367,6 +396,20 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__help__subcmd__sim__subcmd__chaos)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        pghot__subcmd__help__subcmd__sim__subcmd__replay)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -448,6 +491,48 @@ _pghot() {
                     return 0
                     ;;
                 --hint-socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        pghot__subcmd__record)
+            opts="-h --pid --seconds --interval-ms --stall-max-ms --no-names --out --config --socket --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --pid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --seconds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --interval-ms)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --stall-max-ms)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --out)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --socket)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -569,7 +654,7 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__sim)
-            opts="-h --help run sweep tables chaos help"
+            opts="-h --help run replay sweep tables chaos help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -601,7 +686,7 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__sim__subcmd__help)
-            opts="run sweep tables chaos help"
+            opts="run replay sweep tables chaos help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -629,6 +714,20 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__sim__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        pghot__subcmd__sim__subcmd__help__subcmd__replay)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -684,13 +783,25 @@ _pghot() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        pghot__subcmd__sim__subcmd__run)
-            opts="-h --systems --set --mode --seed --json --help"
+        pghot__subcmd__sim__subcmd__replay)
+            opts="-h --machine --top-mib --misses --systems --set --seed --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --machine)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --top-mib)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --misses)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --systems)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -699,8 +810,34 @@ _pghot() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --seed)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        pghot__subcmd__sim__subcmd__run)
+            opts="-h --mode --systems --set --seed --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 --mode)
                     COMPREPLY=($(compgen -W "exact statistical" -- "${cur}"))
+                    return 0
+                    ;;
+                --systems)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --set)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --seed)
@@ -715,7 +852,7 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__sim__subcmd__sweep)
-            opts="-h --systems --vary --top --seeds --slowdown --out --help"
+            opts="-h --systems --vary --top --seeds --slowdown --out --misses --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -742,6 +879,10 @@ _pghot() {
                     return 0
                     ;;
                 --out)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --misses)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -33,6 +33,7 @@ complete -c pghot -n "__fish_pghot_needs_command" -f -a "hint" -d 'Hint that a p
 complete -c pghot -n "__fish_pghot_needs_command" -f -a "set" -d 'Change a tunable of the running daemon'
 complete -c pghot -n "__fish_pghot_needs_command" -f -a "doctor" -d 'Check what this kernel and machine offer, and what would fight with pghot'
 complete -c pghot -n "__fish_pghot_needs_command" -f -a "restore" -d 'Put back the kernel settings that a killed daemon left changed'
+complete -c pghot -n "__fish_pghot_needs_command" -f -a "record" -d 'Record which memory programs touch, over time, for `pghot sim replay`'
 complete -c pghot -n "__fish_pghot_needs_command" -f -a "bench" -d 'Compare pghot with its rivals, in emulated machines with a witness of every access'
 complete -c pghot -n "__fish_pghot_needs_command" -f -a "sim" -d 'Run pghot\'s engine, and models of others, on a modelled machine'
 complete -c pghot -n "__fish_pghot_needs_command" -f -a "generate" -d 'Write man pages, shell completions or the reference of tunables'
@@ -72,48 +73,70 @@ complete -c pghot -n "__fish_pghot_using_subcommand doctor" -s h -l help -d 'Pri
 complete -c pghot -n "__fish_pghot_using_subcommand restore" -l config -d 'The config file, in TOML [default: /etc/pghot/pghot.toml, if it exists]' -r -F
 complete -c pghot -n "__fish_pghot_using_subcommand restore" -l state-file -d 'Where the kernel settings that pghot changes are noted, so that they can be put back. [default: /run/pghot/state.json]' -r
 complete -c pghot -n "__fish_pghot_using_subcommand restore" -s h -l help -d 'Print help'
-complete -c pghot -n "__fish_pghot_using_subcommand sim; and not __fish_seen_subcommand_from run sweep tables chaos help" -s h -l help -d 'Print help'
-complete -c pghot -n "__fish_pghot_using_subcommand sim; and not __fish_seen_subcommand_from run sweep tables chaos help" -f -a "run" -d 'Run a scenario under several systems and compare them'
-complete -c pghot -n "__fish_pghot_using_subcommand sim; and not __fish_seen_subcommand_from run sweep tables chaos help" -f -a "sweep" -d 'Vary the size of the top tier, and settings: how much DRAM can be dropped?'
-complete -c pghot -n "__fish_pghot_using_subcommand sim; and not __fish_seen_subcommand_from run sweep tables chaos help" -f -a "tables" -d 'Show the published tables, each cell beside what the model says'
-complete -c pghot -n "__fish_pghot_using_subcommand sim; and not __fish_seen_subcommand_from run sweep tables chaos help" -f -a "chaos" -d 'Try the engine on random machines on which much goes wrong'
-complete -c pghot -n "__fish_pghot_using_subcommand sim; and not __fish_seen_subcommand_from run sweep tables chaos help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from run" -l systems -d 'Systems to compare, with commas' -r
-complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from run" -l set -d 'A setting of a system, as pghot.freq_threshold=1' -r
+complete -c pghot -n "__fish_pghot_using_subcommand record" -l pid -d 'A process to record, again for more; all of 8 MiB or more without' -r
+complete -c pghot -n "__fish_pghot_using_subcommand record" -l seconds -d 'How long to record' -r
+complete -c pghot -n "__fish_pghot_using_subcommand record" -l interval-ms -d 'Time between two looks at a process' -r
+complete -c pghot -n "__fish_pghot_using_subcommand record" -l stall-max-ms -d 'How long clearing may keep a process from changing its mappings; where that is too short, a way is taken that does not see shared pages' -r
+complete -c pghot -n "__fish_pghot_using_subcommand record" -l out -d 'Where the profile goes' -r -F
+complete -c pghot -n "__fish_pghot_using_subcommand record" -l config -d 'The config file, in TOML [default: /etc/pghot/pghot.toml, if it exists]' -r -F
+complete -c pghot -n "__fish_pghot_using_subcommand record" -l socket -d 'The control socket, on which `pghot status`, `explain` and `set` reach the daemon. [default: /run/pghot/pghot.sock]' -r
+complete -c pghot -n "__fish_pghot_using_subcommand record" -l no-names -d 'Leave out the programs\' names'
+complete -c pghot -n "__fish_pghot_using_subcommand record" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c pghot -n "__fish_pghot_using_subcommand sim; and not __fish_seen_subcommand_from run replay sweep tables chaos help" -s h -l help -d 'Print help'
+complete -c pghot -n "__fish_pghot_using_subcommand sim; and not __fish_seen_subcommand_from run replay sweep tables chaos help" -f -a "run" -d 'Run a scenario under several systems and compare them'
+complete -c pghot -n "__fish_pghot_using_subcommand sim; and not __fish_seen_subcommand_from run replay sweep tables chaos help" -f -a "replay" -d 'Replay a recorded profile under several systems and compare them'
+complete -c pghot -n "__fish_pghot_using_subcommand sim; and not __fish_seen_subcommand_from run replay sweep tables chaos help" -f -a "sweep" -d 'Vary the size of the top tier, and settings: how much DRAM can be dropped?'
+complete -c pghot -n "__fish_pghot_using_subcommand sim; and not __fish_seen_subcommand_from run replay sweep tables chaos help" -f -a "tables" -d 'Show the published tables, each cell beside what the model says'
+complete -c pghot -n "__fish_pghot_using_subcommand sim; and not __fish_seen_subcommand_from run replay sweep tables chaos help" -f -a "chaos" -d 'Try the engine on random machines on which much goes wrong'
+complete -c pghot -n "__fish_pghot_using_subcommand sim; and not __fish_seen_subcommand_from run replay sweep tables chaos help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from run" -l mode -d 'Make accesses one by one, or many at once; the scenario decides if left out' -r -f -a "exact\t''
 statistical\t''"
+complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from run" -l systems -d 'Systems to compare, with commas' -r
+complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from run" -l set -d 'A setting of a system, as pghot.freq_threshold=1' -r
 complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from run" -l seed -d 'Another seed than the scenario\'s' -r
 complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from run" -l json -d 'Print JSON'
 complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from run" -s h -l help -d 'Print help'
+complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from replay" -l machine -d 'A scenario whose machine is taken' -r -F
+complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from replay" -l top-mib -d 'Size of the top tier; half of the recorded memory if left out' -r
+complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from replay" -l misses -d 'Accesses that miss all caches in a second of CPU time, for profiles (`perf stat -e cache-misses` tells)' -r
+complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from replay" -l systems -d 'Systems to compare, with commas' -r
+complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from replay" -l set -d 'A setting of a system, as pghot.freq_threshold=1' -r
+complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from replay" -l seed -d 'Another seed than the scenario\'s' -r
+complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from replay" -l json -d 'Print JSON'
+complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from replay" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from sweep" -l systems -d 'Systems to compare, with commas' -r
 complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from sweep" -l vary -d 'Values of a system\'s setting, as pghot.freq_threshold=1,2; every combination is run' -r
 complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from sweep" -l top -d 'Sizes of the top tier, in percent of the scenario\'s; the rest becomes lower tier' -r
 complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from sweep" -l seeds -d 'Runs of each' -r
 complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from sweep" -l slowdown -d 'The slowdown that is still accepted, for the answer' -r
 complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from sweep" -l out -d 'Where sweep.csv and sweep.html go' -r -F
+complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from sweep" -l misses -d 'Accesses that miss all caches in a second of CPU time, for profiles (`perf stat -e cache-misses` tells)' -r
 complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from sweep" -s h -l help -d 'Print help'
 complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from tables" -l json -d 'Print JSON'
 complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from tables" -s h -l help -d 'Print help'
 complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from chaos" -l runs -d 'How many runs, with seeds one after the other' -r
 complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from chaos" -s h -l help -d 'Print help'
 complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from help" -f -a "run" -d 'Run a scenario under several systems and compare them'
+complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from help" -f -a "replay" -d 'Replay a recorded profile under several systems and compare them'
 complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from help" -f -a "sweep" -d 'Vary the size of the top tier, and settings: how much DRAM can be dropped?'
 complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from help" -f -a "tables" -d 'Show the published tables, each cell beside what the model says'
 complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from help" -f -a "chaos" -d 'Try the engine on random machines on which much goes wrong'
 complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c pghot -n "__fish_pghot_using_subcommand generate" -s h -l help -d 'Print help'
-complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status explain hint set doctor restore bench sim generate help" -f -a "run" -d 'Run the daemon in the foreground until a signal ends it'
-complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status explain hint set doctor restore bench sim generate help" -f -a "status" -d 'Show how the daemon fares, and why nothing moves if nothing does'
-complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status explain hint set doctor restore bench sim generate help" -f -a "explain" -d 'Explain why a page moved or stayed'
-complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status explain hint set doctor restore bench sim generate help" -f -a "hint" -d 'Hint that a process will use some of its memory'
-complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status explain hint set doctor restore bench sim generate help" -f -a "set" -d 'Change a tunable of the running daemon'
-complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status explain hint set doctor restore bench sim generate help" -f -a "doctor" -d 'Check what this kernel and machine offer, and what would fight with pghot'
-complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status explain hint set doctor restore bench sim generate help" -f -a "restore" -d 'Put back the kernel settings that a killed daemon left changed'
-complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status explain hint set doctor restore bench sim generate help" -f -a "bench" -d 'Compare pghot with its rivals, in emulated machines with a witness of every access'
-complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status explain hint set doctor restore bench sim generate help" -f -a "sim" -d 'Run pghot\'s engine, and models of others, on a modelled machine'
-complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status explain hint set doctor restore bench sim generate help" -f -a "generate" -d 'Write man pages, shell completions or the reference of tunables'
-complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status explain hint set doctor restore bench sim generate help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status explain hint set doctor restore record bench sim generate help" -f -a "run" -d 'Run the daemon in the foreground until a signal ends it'
+complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status explain hint set doctor restore record bench sim generate help" -f -a "status" -d 'Show how the daemon fares, and why nothing moves if nothing does'
+complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status explain hint set doctor restore record bench sim generate help" -f -a "explain" -d 'Explain why a page moved or stayed'
+complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status explain hint set doctor restore record bench sim generate help" -f -a "hint" -d 'Hint that a process will use some of its memory'
+complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status explain hint set doctor restore record bench sim generate help" -f -a "set" -d 'Change a tunable of the running daemon'
+complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status explain hint set doctor restore record bench sim generate help" -f -a "doctor" -d 'Check what this kernel and machine offer, and what would fight with pghot'
+complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status explain hint set doctor restore record bench sim generate help" -f -a "restore" -d 'Put back the kernel settings that a killed daemon left changed'
+complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status explain hint set doctor restore record bench sim generate help" -f -a "record" -d 'Record which memory programs touch, over time, for `pghot sim replay`'
+complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status explain hint set doctor restore record bench sim generate help" -f -a "bench" -d 'Compare pghot with its rivals, in emulated machines with a witness of every access'
+complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status explain hint set doctor restore record bench sim generate help" -f -a "sim" -d 'Run pghot\'s engine, and models of others, on a modelled machine'
+complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status explain hint set doctor restore record bench sim generate help" -f -a "generate" -d 'Write man pages, shell completions or the reference of tunables'
+complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status explain hint set doctor restore record bench sim generate help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c pghot -n "__fish_pghot_using_subcommand help; and __fish_seen_subcommand_from sim" -f -a "run" -d 'Run a scenario under several systems and compare them'
+complete -c pghot -n "__fish_pghot_using_subcommand help; and __fish_seen_subcommand_from sim" -f -a "replay" -d 'Replay a recorded profile under several systems and compare them'
 complete -c pghot -n "__fish_pghot_using_subcommand help; and __fish_seen_subcommand_from sim" -f -a "sweep" -d 'Vary the size of the top tier, and settings: how much DRAM can be dropped?'
 complete -c pghot -n "__fish_pghot_using_subcommand help; and __fish_seen_subcommand_from sim" -f -a "tables" -d 'Show the published tables, each cell beside what the model says'
 complete -c pghot -n "__fish_pghot_using_subcommand help; and __fish_seen_subcommand_from sim" -f -a "chaos" -d 'Try the engine on random machines on which much goes wrong'

@@ -28,6 +28,8 @@ mod pgtscan;
 mod pool;
 #[path = "vm/promotion.rs"]
 mod promotion;
+#[path = "vm/record.rs"]
+mod record;
 #[path = "vm/rig.rs"]
 mod rig;
 #[path = "vm/safety.rs"]
@@ -177,6 +179,7 @@ fn tests() -> impl Iterator<Item = &'static Test> {
         workloads::TESTS,
         mglru::TESTS,
         model::TESTS,
+        record::TESTS,
         page_cache::TESTS,
         page_cache_rivals::TESTS,
         pgtscan::TESTS,

@@ -8,7 +8,7 @@ use pghot_daemon::config::{Assignment, DAEMON_OPTIONS, DEFAULT_CONFIG, Origin};
 use pghot_engine::{TUNABLES, Tunable};
 use pghot_hotness::Format;
 
-use crate::sim;
+use crate::{record, sim};
 
 /// The whole command.
 pub fn command() -> Command {
@@ -25,6 +25,7 @@ pub fn command() -> Command {
         .subcommand(set())
         .subcommand(doctor())
         .subcommand(restore())
+        .subcommand(record::command(&[config(), option_arg("socket")]))
         .subcommand(bench())
         .subcommand(sim::command())
         .subcommand(generate())

@@ -18,7 +18,7 @@ use pghot_hint::{Answer, Hints, Range};
 use pghot_linux::SysRoot;
 use tracing_subscriber::EnvFilter;
 
-use crate::{Usage, args, generate, show_doctor, show_explain, show_status, sim};
+use crate::{Usage, args, generate, record, show_doctor, show_explain, show_status, sim};
 
 /// Runs the command that was given.
 pub fn dispatch(matches: &ArgMatches) -> Result<ExitCode> {
@@ -30,6 +30,9 @@ pub fn dispatch(matches: &ArgMatches) -> Result<ExitCode> {
         Some(("set", matches)) => set(matches),
         Some(("doctor", matches)) => return diagnose(matches),
         Some(("restore", matches)) => restore(matches),
+        Some(("record", matches)) => {
+            options(matches).and_then(|options| record::run(matches, &options.socket))
+        }
         Some(("bench", matches)) => bench(matches),
         Some(("sim", matches)) => sim::dispatch(matches),
         Some(("generate", matches)) => generate(matches),

@@ -3,10 +3,12 @@
 mod args;
 mod commands;
 mod generate;
+mod record;
 mod show_doctor;
 mod show_explain;
 mod show_status;
 mod sim;
+mod sim_replay;
 mod sim_sweep;
 mod units;
 

@@ -2,9 +2,11 @@
 
 use std::io::{IsTerminal, Write, stderr};
 use std::path::PathBuf;
+use std::time::Instant;
 
 use anyhow::{Result, anyhow};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use pghot_profile::file;
 use pghot_sim::chaos;
 use pghot_sim::machine::PAGES_PER_MIB;
 use pghot_sim::run::{Run, Simulation};
@@ -13,7 +15,7 @@ use pghot_sim::systems::{SYSTEMS, Setting};
 use pghot_sim::tables::{TABLES, Table};
 
 use crate::commands::{say, say_json};
-use crate::{Usage, sim_sweep};
+use crate::{Usage, sim_replay, sim_sweep};
 
 /// The command and what belongs to it.
 pub fn command() -> Command {
@@ -22,26 +24,17 @@ pub fn command() -> Command {
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(run_command())
+        .subcommand(sim_replay::command())
         .subcommand(sim_sweep::command())
         .subcommand(tables_command())
         .subcommand(chaos_command())
 }
 
 fn run_command() -> Command {
-    let set = Arg::new("set")
-        .long("set")
-        .value_name("SYSTEM.NAME=VALUE")
-        .action(ArgAction::Append)
-        .help("A setting of a system, as pghot.freq_threshold=1");
     let mode = Arg::new("mode")
         .long("mode")
         .value_parser(["exact", "statistical"])
         .help("Make accesses one by one, or many at once; the scenario decides if left out");
-    let seed = Arg::new("seed")
-        .long("seed")
-        .value_name("N")
-        .value_parser(value_parser!(u64))
-        .help("Another seed than the scenario's");
     let list = SYSTEMS
         .iter()
         .map(|system| format!("  {:<12} {}", system.name, system.doc));
@@ -49,7 +42,23 @@ fn run_command() -> Command {
     Command::new("run")
         .about("Run a scenario under several systems and compare them")
         .after_help(format!("Systems:\n{}", list.join("\n")))
-        .args([scenario(), systems(), set, mode, seed, json()])
+        .args([scenario(), mode])
+        .args(run_args())
+}
+
+/// What a comparison of systems takes.
+pub fn run_args() -> [Arg; 4] {
+    let set = Arg::new("set")
+        .long("set")
+        .value_name("SYSTEM.NAME=VALUE")
+        .action(ArgAction::Append)
+        .help("A setting of a system, as pghot.freq_threshold=1");
+    let seed = Arg::new("seed")
+        .long("seed")
+        .value_name("N")
+        .value_parser(value_parser!(u64))
+        .help("Another seed than the scenario's");
+    [systems(), set, seed, json()]
 }
 
 fn tables_command() -> Command {
@@ -114,6 +123,7 @@ fn json() -> Arg {
 pub fn dispatch(matches: &ArgMatches) -> Result<()> {
     match matches.subcommand() {
         Some(("run", matches)) => run(matches),
+        Some(("replay", matches)) => sim_replay::run(matches),
         Some(("sweep", matches)) => sim_sweep::run(matches),
         Some(("tables", matches)) => tables(matches),
         Some(("chaos", matches)) => run_chaos(matches),
@@ -124,14 +134,26 @@ pub fn dispatch(matches: &ArgMatches) -> Result<()> {
 fn run(matches: &ArgMatches) -> Result<()> {
     let path = matches.get_one::<PathBuf>("scenario");
     let path = path.ok_or_else(|| anyhow!("a scenario is missing"))?;
-    let mut scenario = Scenario::load(path)?;
-    if let Some(seed) = matches.get_one::<u64>("seed") {
-        scenario.seed = *seed;
+    if file::is_profile(path) {
+        let message = format!(
+            "{} is a profile: `pghot sim replay` replays it",
+            path.display()
+        );
+        return Err(Usage(message).into());
     }
+    let mut scenario = Scenario::load(path)?;
     match matches.get_one::<String>("mode").map(String::as_str) {
         Some("exact") => scenario.mode = Mode::Exact,
         Some(_) => scenario.mode = Mode::Statistical,
         None => {}
+    }
+    compare(scenario, matches)
+}
+
+/// Runs a scenario under the systems of the command line, and prints what they came to.
+pub fn compare(mut scenario: Scenario, matches: &ArgMatches) -> Result<()> {
+    if let Some(seed) = matches.get_one::<u64>("seed") {
+        scenario.seed = *seed;
     }
     let sets: Vec<&String> = matches.get_many("set").unwrap_or_default().collect();
     let names: Vec<&String> = matches.get_many("systems").unwrap_or_default().collect();
@@ -139,8 +161,8 @@ fn run(matches: &ArgMatches) -> Result<()> {
     let mut runs = Vec::new();
     for name in names {
         let simulation = Simulation::new(&scenario, name, &settings_of(name, &sets)?)?;
-        let limit_s = scenario.seconds;
-        runs.push(simulation.finish(&mut |at_s| progress(name, at_s, limit_s)));
+        let start = Instant::now();
+        runs.push(simulation.finish(&mut |at_s, done| progress(name, at_s, done, start)));
         clear_progress();
     }
     match matches.get_flag("json") {
@@ -178,9 +200,14 @@ fn settings_of(system: &str, sets: &[&String]) -> Result<Vec<Setting>> {
     .collect()
 }
 
-fn progress(name: &str, at_s: f64, limit_s: f64) {
+fn progress(name: &str, at_s: f64, done: Option<f64>, start: Instant) {
     if stderr().is_terminal() {
-        eprint!("\r{name}: {at_s:.0} of at most {limit_s:.0} simulated seconds");
+        let left = done.filter(|done| *done > 0.01).map(|done| {
+            let left_s = start.elapsed().as_secs_f64() * (1.0 / done - 1.0);
+            format!(", about {left_s:.0} s left")
+        });
+        let left = left.unwrap_or_default();
+        eprint!("\r{name}: {at_s:.0} simulated seconds{left}\x1b[K");
         // A line of progress that is not seen is no harm.
         let _ = stderr().flush();
     }
@@ -196,13 +223,17 @@ fn comparison(runs: &[Run]) -> String {
     let Some(first) = runs.first() else {
         return String::new();
     };
+    let time = match first.is_paced {
+        true => "work, s",
+        false => "time, s",
+    };
     let mut text = format!(
         "{}, seed {}, {} accesses\n  {:<12} {:>10} {:>9} {:>7} {:>13} {:>12} {:>10} {:>10}\n",
         first.scenario,
         first.seed,
         first.counters.accesses,
         "system",
-        "time, s",
+        time,
         "vs first",
         "near",
         "promoted MiB",
@@ -216,8 +247,8 @@ fn comparison(runs: &[Run]) -> String {
         text += &format!(
             "  {:<12} {:>10.3} {:>8.1}% {:>7.3} {:>13} {:>12} {:>10.3} {:>10.3}{}\n",
             run.system,
-            run.elapsed_s,
-            (run.elapsed_s / first.elapsed_s - 1.0) * 100.0,
+            run.work_s(),
+            (run.work_s() / first.work_s() - 1.0) * 100.0,
             near,
             counters.promoted_pages / PAGES_PER_MIB,
             counters.demoted_pages / PAGES_PER_MIB,

@@ -3,16 +3,17 @@
 use std::fs;
 use std::io::{IsTerminal, stderr};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use anyhow::{Result, anyhow};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use pghot_sim::scenario::Scenario;
 use pghot_sim::sweep::{Sweep, curves};
 use pghot_sim::sweep_report::{answers, csv, page};
 
 use crate::Usage;
 use crate::commands::say;
 use crate::sim::{scenario, systems};
+use crate::sim_replay;
 
 /// The command.
 pub fn command() -> Command {
@@ -50,7 +51,16 @@ pub fn command() -> Command {
         .help("Where sweep.csv and sweep.html go");
     Command::new("sweep")
         .about("Vary the size of the top tier, and settings: how much DRAM can be dropped?")
-        .args([scenario(), systems(), vary, top, seeds, slowdown, out])
+        .args([
+            scenario(),
+            systems(),
+            vary,
+            top,
+            seeds,
+            slowdown,
+            out,
+            sim_replay::misses(),
+        ])
 }
 
 /// Runs it.
@@ -65,7 +75,7 @@ pub fn run(matches: &ArgMatches) -> Result<()> {
         .into());
     }
     let sweep = Sweep {
-        scenario: Scenario::load(path)?,
+        scenario: sim_replay::load(path, matches)?,
         systems: all(matches, "systems"),
         settings: all(matches, "vary")
             .iter()
@@ -89,9 +99,12 @@ pub fn run(matches: &ArgMatches) -> Result<()> {
         .into());
     }
     let is_seen = stderr().is_terminal();
+    let start = Instant::now();
     let rows = sweep.run(&|done, all| {
         if is_seen {
-            eprint!("\r{done} of {all} runs");
+            // Runs differ in length; the mean of those that are done is the best guess.
+            let left_s = start.elapsed().as_secs_f64() / done as f64 * (all - done) as f64;
+            eprint!("\r{done} of {all} runs, about {left_s:.0} s left\x1b[K");
         }
     })?;
     if is_seen {

@@ -148,6 +148,53 @@ fn the_simulator_compares_and_names_what_is_wrong() {
 }
 
 #[test]
+fn profiles_are_replayed_and_damaged_ones_refused() {
+    use pghot_profile::{Interval, Process, Profile, Touched, file};
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let interval = |number| Interval {
+        number,
+        cpu_us: 1_000_000,
+        touched: Touched::of(vec![7168..8192, 0..1]),
+    };
+    let profile = Profile {
+        kernel: "x".into(),
+        interval_ms: 1000,
+        intervals: 8,
+        processes: vec![Process {
+            name: "late".into(),
+            blocks: 16,
+            huge_blocks: 0,
+            intervals: (0..8).map(interval).collect(),
+        }],
+    };
+    let bytes = file::encode(&profile);
+    std::fs::write(path("sound"), &bytes).unwrap();
+    std::fs::write(path("cut"), &bytes[..bytes.len() - 3]).unwrap();
+    let sound = path("sound");
+
+    let replay = ["sim", "replay", &sound, "--top-mib", "26", "--json"];
+    let ran = pghot(&[&replay[..], &["--systems", "none,pghot"]].concat());
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let runs: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    let near = |n: usize| runs[n]["counters"]["near_accesses"].as_u64().unwrap();
+    // All that is hot came last and is far; it is four MiB.
+    assert!(near(1) > 5 * near(0).max(100_000), "{runs:#}");
+
+    let out = path("out");
+    let sweep = ["sim", "sweep", &sound, "--top", "100,50", "--out", &out];
+    let ran = pghot(&[&sweep[..], &["--systems", "none"]].concat());
+    assert!(ran.stdout.starts_with("none: "), "{}", ran.stderr);
+
+    assert_refused(&["sim", "replay", &path("cut")], 1, "checksum");
+    assert_refused(&["sim", "replay", "/etc/passwd"], 1, "pghot record");
+    assert_refused(&["sim", "replay", &path("none")], 1, "none");
+    assert_refused(&["sim", "replay", &sound, "--misses", "0"], 1, "misses");
+    assert_refused(&["sim", "run", &sound], 2, "pghot sim replay");
+    assert_refused(&["sim", "sweep", &path("cut")], 1, "checksum");
+}
+
+#[test]
 fn a_wrong_command_line_exits_with_2() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("sock");

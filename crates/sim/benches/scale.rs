@@ -1,5 +1,7 @@
 //! What a run costs its host.
 //!
+//! * `promotion/PAGES`: a process whose pages are all promoted, one after the other, from the first to the last:
+//!   as much work for each page at any size, so the time per page must stay the same.
 //! * `statistical/PAGES`: one simulated second of one process under pghot, page tables as its source. Per page
 //!   it must not rise with the size; it falls, since a source looks at a bounded number of pages in a second.
 //! * `exact/ACCESSES`: accesses one by one, per access.
@@ -10,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use pghot_sim::run::Simulation;
-use pghot_sim::scenario::Scenario;
+use pghot_sim::scenario::{PatternName, Scenario};
+use pghot_sim::systems::Setting;
 
 const PAGES_PER_MIB: u64 = 256;
 /// Three decades.
@@ -34,19 +37,56 @@ fn scenario(mode: &str, pages: u64, seconds: u64, accesses: u64) -> Scenario {
     Scenario::parse(&text, Path::new("scale")).expect("a sound scenario")
 }
 
-/// Host time of `runs` runs, without laying the machine out.
-fn host_time(scenario: &Scenario, runs: u64) -> Duration {
-    let settings = [("enabled_sources".to_owned(), "0x4".to_owned())];
+/// Page tables as the only source.
+const PAGE_TABLES: [(&str, &str); 1] = [("enabled_sources", "0x4")];
+
+/// Host time of `runs` runs, without laying the machine out; each promotes so many pages at least.
+fn host_time(
+    scenario: &Scenario,
+    settings: &[(&str, &str)],
+    promoted_min: u64,
+    runs: u64,
+) -> Duration {
+    let settings: Vec<Setting> = settings
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .collect();
     let mut time = Duration::ZERO;
     for _ in 0..runs {
         let simulation = Simulation::new(scenario, "pghot", &settings).expect("a sound scenario");
         let start = Instant::now();
-        let run = simulation.finish(&mut |_| {});
+        let run = simulation.finish(&mut |_, _| {});
         time += start.elapsed();
-        assert!(run.counters.promoted_pages > 0, "nothing was looked at");
+        assert!(
+            run.counters.promoted_pages >= promoted_min,
+            "{:?}",
+            run.counters
+        );
         black_box(run);
     }
     time
+}
+
+/// Every page is marked, takes a hint fault, is recorded and moved: by the kernel in the fault, since the top
+/// tier has plenty of room.
+fn promotion(c: &mut Criterion) {
+    let mut group = c.benchmark_group("promotion");
+    group.sample_size(10).warm_up_time(Duration::from_millis(1));
+    for pages in PAGES {
+        let mut scenario = scenario("statistical", pages, 1, u64::MAX / 2);
+        let phase = &mut scenario.process[0].phase[0];
+        phase.pattern = PatternName::Random;
+        // The scanner's pace, a second before its first visit, and one for the last ones.
+        scenario.seconds = pages as f64 / f64::from(1 << 16) + 2.0;
+        let settings = [("enabled_sources", "0x1"), ("freq_threshold", "1")];
+        // A page may be accessed a little later than the others.
+        let promoted_min = pages - pages / 1000;
+        group.throughput(Throughput::Elements(pages));
+        group.bench_function(BenchmarkId::from_parameter(pages), |b| {
+            b.iter_custom(|runs| host_time(&scenario, &settings, promoted_min, runs));
+        });
+    }
+    group.finish();
 }
 
 fn statistical(c: &mut Criterion) {
@@ -57,7 +97,7 @@ fn statistical(c: &mut Criterion) {
         // So the time per element is that of a page and a simulated second.
         group.throughput(Throughput::Elements(pages * SECONDS));
         group.bench_function(BenchmarkId::from_parameter(pages), |b| {
-            b.iter_custom(|runs| host_time(&scenario, runs));
+            b.iter_custom(|runs| host_time(&scenario, &PAGE_TABLES, 1, runs));
         });
     }
     group.finish();
@@ -69,10 +109,10 @@ fn exact(c: &mut Criterion) {
     let scenario = scenario("exact", 1 << 16, 600, ACCESSES);
     group.throughput(Throughput::Elements(ACCESSES));
     group.bench_function(BenchmarkId::from_parameter(ACCESSES), |b| {
-        b.iter_custom(|runs| host_time(&scenario, runs));
+        b.iter_custom(|runs| host_time(&scenario, &PAGE_TABLES, 1, runs));
     });
     group.finish();
 }
 
-criterion_group!(benches, statistical, exact);
+criterion_group!(benches, promotion, statistical, exact);
 criterion_main!(benches);

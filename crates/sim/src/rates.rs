@@ -7,13 +7,16 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use pghot_workloads::plan::Pattern;
+use pghot_workloads::plan::{Pattern, Weighted};
 
 use crate::memory::{HUGE_PAGES, Memory, Page};
 
 /// Phases that are remembered. Who looks further back sees nothing there; scanners and reclaim come round
 /// more often.
 const REMEMBERED: usize = 64;
+
+/// The most parts of a pattern: all are looked at in each slice of time.
+const PARTS_MAX: usize = 4096;
 
 /// Pages that are alike.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,8 +45,21 @@ impl Part {
                 hot_percent,
                 all,
             } => skewed(hot, f64::from(*hot_percent) / 100.0, all),
+            Pattern::Weighted(weighted) => coarse(weighted),
         }
     }
+}
+
+/// Parts of a recorded or skewed distribution, of which there may be millions: neighbours are taken
+/// together until no more than [`PARTS_MAX`] are left. What lies between them has no accesses.
+fn coarse(weighted: &Weighted) -> Vec<Part> {
+    let shares: Vec<_> = weighted.shares().collect();
+    let together = shares.len().div_ceil(PARTS_MAX).max(1);
+    let part = |neighbours: &[(&Range<u32>, f64)]| Part {
+        pages: neighbours[0].0.start..neighbours[neighbours.len() - 1].0.end,
+        share: neighbours.iter().map(|(_, share)| share).sum(),
+    };
+    shares.chunks(together).map(part).collect()
 }
 
 /// The hot pages, and what lies before and behind them.
@@ -214,6 +230,21 @@ mod tests {
             .map(|part| (part.share * 1000.0).round())
             .collect();
         assert_eq!(shares, [10.0, 910.0, 80.0]);
+    }
+
+    #[test]
+    fn many_parts_become_few_that_weigh_as_much() {
+        let many = (0..10_000).map(|i| (3 * i..3 * i + 2, f64::from(i % 7 + 1)));
+        let pattern = Pattern::Weighted(std::sync::Arc::new(Weighted::new(many.collect())));
+        let parts = Part::of(&pattern);
+        assert!(parts.len() <= PARTS_MAX, "{}", parts.len());
+        assert!(
+            parts
+                .windows(2)
+                .all(|pair| pair[0].pages.end < pair[1].pages.start)
+        );
+        let all: f64 = parts.iter().map(|part| part.share).sum();
+        assert!((all - 1.0).abs() < 1e-9, "{all}");
     }
 
     #[test]

@@ -36,12 +36,28 @@ pub struct Run {
     pub elapsed_s: f64,
     /// Whether all processes had ended by then.
     pub is_complete: bool,
+    /// Time that all threads together worked: what waiting for the end of an interval leaves of
+    /// [`Run::elapsed_s`].
+    pub busy_s: f64,
+    /// Whether processes wait for times of their own, so that only [`Run::busy_s`] tells how much longer
+    /// work takes.
+    pub is_paced: bool,
     /// What was counted.
     pub counters: Counters,
     /// How it went.
     pub series: Vec<Sample>,
     /// What the system says of itself.
     pub details: Value,
+}
+
+impl Run {
+    /// What is compared between systems, in s: how long the work took.
+    pub fn work_s(&self) -> f64 {
+        match self.is_paced {
+            true => self.busy_s,
+            false => self.elapsed_s,
+        }
+    }
 }
 
 /// One moment of a run; counts are since the start.
@@ -173,14 +189,22 @@ impl Simulation {
         fits
     }
 
-    /// Runs to the end; `progress` is told simulated seconds now and then.
-    pub fn finish(mut self, progress: &mut dyn FnMut(f64)) -> Run {
+    /// Runs to the end; `progress` is told simulated seconds now and then, and which share of all
+    /// accesses is done, if an end of them is known.
+    pub fn finish(mut self, progress: &mut dyn FnMut(f64, Option<f64>)) -> Run {
         let end_ns = (self.scenario.seconds * 1e9) as u64;
         let mut told_ns = 0;
+        let all = (self.tasks.iter().map(|task| task.plan.accesses()))
+            .fold(0u64, u64::saturating_add)
+            .max(1);
         while self.world.now_ns < end_ns && self.tasks.iter().any(Task::is_running) {
             self.step();
             if self.world.now_ns >= told_ns {
-                progress(self.world.now_ns as f64 * 1e-9);
+                let done = self.world.counters.accesses as f64 / all as f64;
+                progress(
+                    self.world.now_ns as f64 * 1e-9,
+                    (done <= 1.0).then_some(done),
+                );
                 told_ns = self.world.now_ns + 1_000_000_000;
             }
         }
@@ -201,6 +225,8 @@ impl Simulation {
             mode: self.scenario.mode,
             elapsed_s: ended.max().unwrap_or(0) as f64 * 1e-9,
             is_complete: !self.tasks.iter().any(Task::is_running),
+            busy_s: self.world.counters.busy_ns * 1e-9,
+            is_paced: self.tasks.iter().any(|task| !task.least_ns.is_empty()),
             counters: self.world.counters,
             series: self.sampled,
             details: self.system.details(),
@@ -284,6 +310,7 @@ impl Simulation {
             }
             // A different thread each time; on average each pays its share.
             self.world.counters.stolen_ns += spent_ns;
+            self.world.counters.busy_ns += spent_ns;
             let threads = task.threads.len() as f64;
             for thread in &mut task.threads {
                 thread.ahead_ns += spent_ns / threads;
@@ -293,7 +320,7 @@ impl Simulation {
 
     fn next_phase(&mut self, number: usize) {
         let task = &mut self.tasks[number];
-        if !task.is_running() || task.left > 0 {
+        if !task.is_running() || !task.is_phase_over(self.world.now_ns) {
             return;
         }
         task.phase += 1;
@@ -383,7 +410,7 @@ fn start(
     number: usize,
 ) -> Result<Task, Error> {
     let region = world.memory.regions()[number].clone();
-    let plan = spec.plan(&scenario.machine);
+    let (plan, least_ns) = spec.plan(&scenario.machine);
     let near_end = region.pages.start + plan.near_pages;
     for head in region.pages.clone().step_by(region.folio_pages as usize) {
         let nid = if head < near_end {
@@ -414,5 +441,7 @@ fn start(
         seed: scenario.seed.wrapping_add(number as u64),
         region,
         plan,
+        least_ns,
+        began_ns: 0,
     })
 }

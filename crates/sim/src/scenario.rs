@@ -1,15 +1,26 @@
 //! Scenario files: a machine and what runs on it, in TOML.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use pghot_workloads::plan::{Pattern, Phase, Plan};
-use pghot_workloads::plans::{self, BENCHMARKS, Size};
+use pghot_workloads::plan::Plan;
+use pghot_workloads::plans::{self, BENCHMARKS};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
 use crate::machine::{MachineSpec, PAGES_PER_MIB};
 use crate::memory::HUGE_PAGES;
+use crate::plan::part;
+
+/// Processes of a scenario, each by its `count`.
+const PROCESSES_MAX: u64 = 10_000;
+
+/// The longest wait, in seconds.
+const SECONDS_MAX: f64 = 1e6;
+
+/// See `PhaseSpec::repeat`.
+const REPEAT_MAX: u32 = 100_000;
 
 /// A scenario.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -76,9 +87,27 @@ pub struct ProcessSpec {
     /// Share of its memory, from the beginning, that is in the top tier at first.
     #[serde(default)]
     pub near_share: Option<f64>,
+    /// So many of its kind.
+    #[serde(default = "one_thread")]
+    pub count: u32,
+    /// Each of them begins so many seconds after the one before it.
+    #[serde(default)]
+    pub stagger_s: f64,
+    /// What it does, if that was recorded.
+    #[serde(skip)]
+    pub recorded: Option<Arc<Recorded>>,
     /// What it does, one after the other.
     #[serde(default)]
     pub phase: Vec<PhaseSpec>,
+}
+
+/// What a process was seen to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recorded {
+    /// A phase for each interval.
+    pub plan: Plan,
+    /// How long each lasts at least, in ns.
+    pub least_ns: Vec<u64>,
 }
 
 /// What memory is made of.
@@ -100,8 +129,22 @@ pub enum Backing {
 pub struct PhaseSpec {
     /// How pages are chosen.
     pub pattern: PatternName,
-    /// Accesses of all threads.
+    /// Accesses of all threads; for a phase that waits there may be none.
+    #[serde(default)]
     pub accesses: u64,
+    /// It lasts at least so long, in seconds.
+    #[serde(default)]
+    pub at_least_s: f64,
+    /// So many times, one after the other.
+    #[serde(default = "one_thread")]
+    pub repeat: u32,
+    /// By how much the pages move from one time to the next, as a share of the range; what leaves it at
+    /// the end comes in at the beginning. For `zipf`.
+    #[serde(default)]
+    pub drift: f64,
+    /// How skewed `zipf` is: the page of rank n has 1/n^theta of the accesses of the first.
+    #[serde(default = "ycsb_theta")]
+    pub theta: f64,
     /// Where the pages lie, as shares of the memory.
     #[serde(default = "whole")]
     pub range: [f64; 2],
@@ -123,6 +166,8 @@ pub enum PatternName {
     Stream,
     /// So many of 100 go to the hot range.
     Skewed,
+    /// The first page has the most accesses, the second fewer, and so on.
+    Zipf,
 }
 
 fn one() -> u64 {
@@ -140,6 +185,9 @@ fn a_millisecond() -> u64 {
 fn a_second() -> u64 {
     1000
 }
+fn ycsb_theta() -> f64 {
+    0.99
+}
 fn whole() -> [f64; 2] {
     [0.0, 1.0]
 }
@@ -156,8 +204,13 @@ impl Scenario {
 
     /// The same of a text; `path` is for errors.
     pub fn parse(text: &str, path: &Path) -> Result<Scenario, Error> {
-        let scenario: Scenario = read_toml(text, path)?;
+        let mut scenario: Scenario = read_toml(text, path)?;
         scenario.check()?;
+        scenario.process = scenario
+            .process
+            .iter()
+            .flat_map(ProcessSpec::each)
+            .collect();
         Ok(scenario)
     }
 
@@ -175,13 +228,23 @@ impl Scenario {
                 return Err(Error::field(name, format!("{value} is not from 1 to 10^7")));
             }
         }
-        if self.process.is_empty() || self.process.len() > 10_000 {
-            return Err(Error::field("process", "there must be 1 to 10000"));
-        }
         for (process, number) in self.process.iter().zip(0..) {
             process.check(number, &self.machine)?;
         }
-        let wanted: u64 = self.process.iter().map(|process| process.memory_mib).sum();
+        let count: u64 = self
+            .process
+            .iter()
+            .map(|process| u64::from(process.count))
+            .sum();
+        if count == 0 || count > PROCESSES_MAX {
+            return Err(Error::field(
+                "process",
+                format!("there must be 1 to {PROCESSES_MAX}, and there are {count}"),
+            ));
+        }
+        let wanted: u64 = (self.process.iter())
+            .map(|process| process.memory_mib * u64::from(process.count))
+            .sum();
         let has: u64 = self.machine.node.iter().map(|node| node.memory_mib).sum();
         if wanted > has {
             return Err(Error::field(
@@ -190,6 +253,43 @@ impl Scenario {
             ));
         }
         Ok(())
+    }
+}
+
+impl Default for ProcessSpec {
+    /// As a scenario file leaves it out; without memory and anything to do.
+    fn default() -> ProcessSpec {
+        ProcessSpec {
+            workload: None,
+            memory_mib: 0,
+            threads: 1,
+            node: 0,
+            backing: Backing::default(),
+            home: None,
+            accesses: 0,
+            near_share: None,
+            count: 1,
+            stagger_s: 0.0,
+            recorded: None,
+            phase: Vec::new(),
+        }
+    }
+}
+
+impl Default for PhaseSpec {
+    /// As a scenario file leaves it out; random, and without accesses.
+    fn default() -> PhaseSpec {
+        PhaseSpec {
+            pattern: PatternName::Random,
+            accesses: 0,
+            at_least_s: 0.0,
+            repeat: 1,
+            drift: 0.0,
+            theta: ycsb_theta(),
+            range: whole(),
+            hot: whole(),
+            hot_percent: 0,
+        }
     }
 }
 
@@ -248,6 +348,15 @@ impl ProcessSpec {
         {
             return wrong("near_share", "it is not from 0 to 1".into());
         }
+        if self.count == 0 {
+            return wrong("count", "there is none of it".into());
+        }
+        if !(0.0..=SECONDS_MAX).contains(&self.stagger_s) {
+            return wrong(
+                "stagger_s",
+                format!("{} is not from 0 to 10^6", self.stagger_s),
+            );
+        }
         match &self.workload {
             Some(name) if plans::find(name).is_none() => {
                 let names: Vec<_> = BENCHMARKS.iter().map(|benchmark| benchmark.name).collect();
@@ -258,7 +367,7 @@ impl ProcessSpec {
             }
             Some(_) if self.accesses == 0 => wrong("accesses", "a benchmark needs some".into()),
             Some(_) if !self.phase.is_empty() => wrong("phase", "a benchmark has its own".into()),
-            None if self.phase.is_empty() => {
+            None if self.phase.is_empty() && self.recorded.is_none() => {
                 wrong("phase", "it has none, and no `workload` either".into())
             }
             _ => self.check_phases(number),
@@ -273,8 +382,20 @@ impl ProcessSpec {
                     what,
                 ))
             };
-            if phase.accesses == 0 {
+            if !(0.0..=SECONDS_MAX).contains(&phase.at_least_s) {
+                return wrong("at_least_s", "it is not from 0 to 10^6");
+            }
+            if phase.accesses == 0 && phase.at_least_s == 0.0 {
                 return wrong("accesses", "it has none");
+            }
+            if phase.repeat == 0 || phase.repeat > REPEAT_MAX {
+                return wrong("repeat", "it is not from 1 to 100000");
+            }
+            if !(0.0..=1.0).contains(&phase.drift) {
+                return wrong("drift", "it is not a share from 0 to 1");
+            }
+            if !(phase.theta > 0.0 && phase.theta <= 5.0) {
+                return wrong("theta", "it is not above 0 and at most 5");
             }
             for (name, range) in [("range", phase.range), ("hot", phase.hot)] {
                 let pages = part(range, self.pages());
@@ -294,54 +415,6 @@ impl ProcessSpec {
         }
         Ok(())
     }
-
-    /// What it does, on a machine of this kind.
-    pub fn plan(&self, machine: &MachineSpec) -> Plan {
-        let top = machine.node.iter().filter(|node| node.is_top_tier());
-        let size = Size {
-            pages: self.pages(),
-            near_pages: top
-                .map(|node| node.pages())
-                .sum::<u64>()
-                .min(u64::from(u32::MAX)) as u32,
-            accesses: self.accesses,
-        };
-        let benchmark = self.workload.as_deref().and_then(plans::find);
-        let mut plan = match benchmark {
-            Some(benchmark) => (benchmark.plan)(&size),
-            None => Plan {
-                near_pages: 0,
-                phases: self
-                    .phase
-                    .iter()
-                    .map(|phase| phase.plan(self.pages()))
-                    .collect(),
-            },
-        };
-        if let Some(share) = self.near_share {
-            plan.near_pages = (share * f64::from(self.pages())) as u32;
-        }
-        plan
-    }
-}
-
-impl PhaseSpec {
-    fn plan(&self, pages: u32) -> Phase {
-        let range = part(self.range, pages);
-        let pattern = match self.pattern {
-            PatternName::Random => Pattern::Random(range),
-            PatternName::Stream => Pattern::Stream(range),
-            PatternName::Skewed => Pattern::Skewed {
-                hot: part(self.hot, pages),
-                hot_percent: self.hot_percent,
-                all: range,
-            },
-        };
-        Phase {
-            pattern,
-            accesses: self.accesses,
-        }
-    }
 }
 
 /// Reads TOML; what is wrong becomes one line, with its place.
@@ -360,12 +433,6 @@ pub(crate) fn read_toml<T: DeserializeOwned>(text: &str, path: &Path) -> Result<
             message: format!("line {line}: {message}"),
         }
     })
-}
-
-/// Shares of the memory as pages.
-fn part(shares: [f64; 2], pages: u32) -> std::ops::Range<u32> {
-    let at = |share: f64| (share * f64::from(pages)).round() as u32;
-    at(shares[0])..at(shares[1])
 }
 
 #[cfg(test)]
@@ -422,6 +489,22 @@ mod tests {
         refused("backing = 'thp'", "workload = 'nonsense'", "workload");
         refused("backing = 'thp'", "node = 1", "process[0].node");
         refused("name = 'x'", "", "name");
+        refused("backing = 'thp'", "count = 0", "process[0].count");
+        refused(
+            "backing = 'thp'",
+            "count = 33",
+            "all together want 2112 MiB",
+        );
+        refused("backing = 'thp'", "stagger_s = -1", "process[0].stagger_s");
+        let phase = "process[0].phase[0]";
+        refused("'skewed'", "'zipf'\ntheta = 0", &format!("{phase}.theta"));
+        refused("'skewed'", "'zipf'\ndrift = 1.5", &format!("{phase}.drift"));
+        refused("'skewed'", "'zipf'\nrepeat = 0", &format!("{phase}.repeat"));
+        refused(
+            "'skewed'",
+            "'zipf'\nat_least_s = nan",
+            &format!("{phase}.at_least_s"),
+        );
     }
 
     proptest! {
@@ -431,7 +514,7 @@ mod tests {
             let text = format!("{}{new}{}", &SOUND[..at], &SOUND[end..]);
             if let Ok(scenario) = parse(&text) {
                 let plan = scenario.process[0].plan(&scenario.machine);
-                prop_assert!(plan.accesses() > 0);
+                prop_assert!(plan.0.accesses() > 0);
             }
         }
 

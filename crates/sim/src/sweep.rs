@@ -1,13 +1,9 @@
 //! Many runs of one scenario: other sizes of the top tier, other settings, other seeds, on all CPUs.
 
-use std::num::NonZero;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::thread;
-
 use serde::Serialize;
 
 use crate::Error;
+use crate::parallel;
 use crate::run::Simulation;
 use crate::scenario::Scenario;
 use crate::systems::{self, Setting};
@@ -72,30 +68,9 @@ impl Sweep {
     pub fn run(&self, progress: &(dyn Fn(usize, usize) + Sync)) -> Result<Vec<Row>, Error> {
         let points = self.points()?;
         let best_s = self.all_near_s()?;
-        let next = AtomicUsize::new(0);
-        let done = AtomicUsize::new(0);
-        let rows = Mutex::new(Vec::new());
-        let work = || {
-            loop {
-                let number = next.fetch_add(1, Ordering::Relaxed);
-                let Some(point) = points.get(number) else {
-                    return;
-                };
-                let row = self.run_one(point, best_s);
-                let mut rows = rows.lock().unwrap_or_else(PoisonError::into_inner);
-                rows.push((number, row));
-                progress(done.fetch_add(1, Ordering::Relaxed) + 1, points.len());
-            }
-        };
-        let threads = thread::available_parallelism().map_or(1, NonZero::get);
-        thread::scope(|scope| {
-            for _ in 0..threads.min(points.len()) {
-                scope.spawn(work);
-            }
-        });
-        let mut rows = rows.into_inner().unwrap_or_else(PoisonError::into_inner);
-        rows.sort_by_key(|(number, _)| *number);
-        rows.into_iter().map(|(_, row)| row).collect()
+        let run = |point: &Point| self.run_one(point, best_s);
+        let rows = parallel::each(&points, run, &|done| progress(done, points.len()));
+        rows.into_iter().collect()
     }
 
     fn points(&self) -> Result<Vec<Point>, Error> {
@@ -179,14 +154,14 @@ impl Sweep {
             // Twice as much, so that no watermark is in the way.
             node.memory_mib = node.memory_mib.max(2 * wanted + 1024);
         }
-        let run = Simulation::new(&scenario, "none", &[])?.finish(&mut |_| {});
-        Ok(run.elapsed_s)
+        let run = Simulation::new(&scenario, "none", &[])?.finish(&mut |_, _| {});
+        Ok(run.work_s())
     }
 
     fn run_one(&self, point: &Point, best_s: f64) -> Result<Row, Error> {
         let scenario = self.sized(point.top_percent, point.seed)?;
         let simulation = Simulation::new(&scenario, &point.system, &point.settings)?;
-        let run = simulation.finish(&mut |_| {});
+        let run = simulation.finish(&mut |_, _| {});
         let settings: Vec<String> = (point.settings.iter())
             .map(|(name, value)| format!("{name}={value}"))
             .collect();
@@ -197,7 +172,7 @@ impl Sweep {
             top_percent: point.top_percent,
             seed: point.seed,
             elapsed_s: run.elapsed_s,
-            slowdown_percent: (run.elapsed_s / best_s - 1.0) * 100.0,
+            slowdown_percent: (run.work_s() / best_s - 1.0) * 100.0,
             near_share: counters.near_accesses as f64 / counters.accesses.max(1) as f64,
             promoted_pages: counters.promoted_pages,
             demoted_pages: counters.demoted_pages,

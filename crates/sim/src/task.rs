@@ -17,6 +17,10 @@ pub struct Task {
     pub threads: Vec<Thread>,
     /// What it does.
     pub plan: Plan,
+    /// How long each phase lasts at least, in ns; phases without an entry end with their last access.
+    pub least_ns: Vec<u64>,
+    /// When the phase began.
+    pub began_ns: u64,
     /// The phase it is in.
     pub phase: usize,
     /// Accesses that the phase has left, of all threads.
@@ -41,6 +45,7 @@ pub struct Thread {
 impl Task {
     /// Begins the phase `self.phase`, or ends.
     pub fn begin_phase(&mut self, now_ns: u64) {
+        self.began_ns = now_ns;
         let Some(phase) = self.plan.phases.get(self.phase) else {
             self.ended_ns = Some(now_ns);
             return;
@@ -51,6 +56,12 @@ impl Task {
             let seed = self.seed ^ number << 48 ^ (self.phase as u64) << 32;
             thread.pages = Some(phase.pattern.pages(seed));
         }
+    }
+
+    /// Whether the phase has made its accesses and taken its time.
+    pub fn is_phase_over(&self, now_ns: u64) -> bool {
+        let least_ns = self.least_ns.get(self.phase).copied().unwrap_or(0);
+        self.left == 0 && now_ns >= self.began_ns + least_ns
     }
 
     /// Whether it has something left to do.

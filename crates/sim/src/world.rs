@@ -42,6 +42,8 @@ pub struct Counters {
     pub reclaim_ns: f64,
     /// Time that the workload's threads lost to faults, marking and moves, in ns.
     pub stolen_ns: f64,
+    /// Time that they worked, what they lost included, in ns.
+    pub busy_ns: f64,
 }
 
 /// A folio that moved.

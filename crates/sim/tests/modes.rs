@@ -28,7 +28,7 @@ fn run(scenario: &Scenario, system: &str, mode: Mode) -> Run {
         _ => Vec::new(),
     };
     let simulation = Simulation::new(&scenario, system, &settings).unwrap();
-    simulation.finish(&mut |_| {})
+    simulation.finish(&mut |_, _| {})
 }
 
 fn near_share(run: &Run) -> f64 {

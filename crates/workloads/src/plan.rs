@@ -2,6 +2,7 @@
 //! seed make the same accesses everywhere, so that what is hot is known before the run.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use serde::Serialize;
 
@@ -35,6 +36,60 @@ pub enum Pattern {
         /// All pages.
         all: Range<u32>,
     },
+    /// Parts of the memory, each with a weight.
+    Weighted(Arc<Weighted>),
+}
+
+/// Parts of the memory, each with its share of the accesses; within a part any page is as good.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Weighted {
+    parts: Vec<Range<u32>>,
+    /// The sum of the shares up to each part, that one included, of [`Weighted::WHOLE`].
+    sums: Vec<u64>,
+}
+
+impl Weighted {
+    const WHOLE: u64 = 1 << 48;
+
+    /// Of parts that are not empty, with weights above 0, in any order.
+    pub fn new(mut parts: Vec<(Range<u32>, f64)>) -> Weighted {
+        parts.retain(|(pages, weight)| !pages.is_empty() && *weight > 0.0);
+        parts.sort_by_key(|(pages, _)| pages.start);
+        let all: f64 = parts.iter().map(|(_, weight)| weight).sum();
+        let mut sum = 0.0;
+        let sums = parts.iter().map(|(_, weight)| {
+            sum += weight;
+            (sum / all * Self::WHOLE as f64) as u64
+        });
+        Weighted {
+            sums: sums.collect(),
+            parts: parts.into_iter().map(|(pages, _)| pages).collect(),
+        }
+    }
+
+    /// The parts with their shares of all accesses, rising.
+    pub fn shares(&self) -> impl Iterator<Item = (&Range<u32>, f64)> {
+        let before = std::iter::once(&0).chain(&self.sums);
+        let shares = (self.sums.iter().zip(before))
+            .map(|(sum, before)| (sum - before) as f64 / Self::WHOLE as f64);
+        self.parts.iter().zip(shares)
+    }
+
+    /// The part with the most accesses a page.
+    fn densest(&self) -> Range<u32> {
+        let density = |(pages, share): &(&Range<u32>, f64)| share / pages.len() as f64;
+        let densest = self
+            .shares()
+            .max_by(|one, other| density(one).total_cmp(&density(other)));
+        densest.map_or(0..0, |(pages, _)| pages.clone())
+    }
+
+    fn choose(&self, random: &mut XorShift) -> Option<Range<u32>> {
+        let at = random.next_bits() % Self::WHOLE;
+        let part = self.sums.partition_point(|sum| *sum <= at);
+        // Rounding may leave a little behind the last sum.
+        self.parts.get(part).or(self.parts.last()).cloned()
+    }
 }
 
 impl Pattern {
@@ -45,6 +100,7 @@ impl Pattern {
             Pattern::Random(pages) | Pattern::Stream(pages) => pages.clone(),
             Pattern::Repeated { pages, .. } => pages.clone(),
             Pattern::Skewed { hot, .. } => hot.clone(),
+            Pattern::Weighted(parts) => parts.densest(),
         }
     }
 
@@ -97,6 +153,10 @@ impl Iterator for Pages {
                 true => of(&mut self.random, hot),
                 false => of(&mut self.random, all),
             },
+            Pattern::Weighted(parts) => {
+                let part = parts.choose(&mut self.random)?;
+                of(&mut self.random, &part)
+            }
         };
         self.made += 1;
         Some(page)
@@ -113,7 +173,7 @@ pub struct Phase {
 }
 
 /// A benchmark at a size.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
     /// So many pages from the first on are in the top tier at the start; the others are in the lower.
     pub near_pages: u32,
@@ -124,7 +184,8 @@ pub struct Plan {
 impl Plan {
     /// Accesses of all phases.
     pub fn accesses(&self) -> u64 {
-        self.phases.iter().map(|phase| phase.accesses).sum()
+        let accesses = self.phases.iter().map(|phase| phase.accesses);
+        accesses.fold(0, u64::saturating_add)
     }
 
     /// What is hot in each phase, for who judges the run.
@@ -193,6 +254,31 @@ mod tests {
         assert!(pages[128..].iter().all(|page| *page == one), "and again");
         let first_of = |seed| Pattern::Stream(0..1000).pages(seed).next();
         assert_ne!(first_of(1), first_of(2), "threads begin elsewhere");
+    }
+
+    #[test]
+    fn weighted_parts_have_their_shares() {
+        let weighted = Weighted::new(vec![
+            (10..20, 1.0),
+            (0..5, 3.0),
+            (30..30, 9.0),
+            (40..42, 0.0),
+        ]);
+        let shares: Vec<_> = weighted.shares().collect();
+        assert_eq!(shares, [(&(0..5), 0.75), (&(10..20), 0.25)]);
+        let pattern = Pattern::Weighted(Arc::new(weighted));
+        assert_eq!(pattern.hot(), 0..5);
+        let pages = first(pattern, 10_000);
+        let low = pages.iter().filter(|page| **page < 5).count();
+        assert!((7300..7700).contains(&low), "{low}");
+        assert!(
+            pages
+                .iter()
+                .all(|page| *page < 5 || (10..20).contains(page))
+        );
+        let none = Pattern::Weighted(Arc::default());
+        assert_eq!(none.pages(1).next(), None);
+        assert_eq!(none.hot(), 0..0);
     }
 
     #[test]

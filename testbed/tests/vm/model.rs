@@ -15,7 +15,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use pghot_sim::machine::{Costs, KernelSpec, MachineSpec, NodeSpec, PAGES_PER_MIB};
 use pghot_sim::run::Simulation;
-use pghot_sim::scenario::{Backing, Mode, PatternName, PhaseSpec, ProcessSpec, Scenario};
+use pghot_sim::scenario::{Mode, PatternName, PhaseSpec, ProcessSpec, Scenario};
 use pghot_testbed::{Machine, Node, Spec, Vm, guest_binaries};
 use serde::Serialize;
 
@@ -396,22 +396,15 @@ fn scenario(machine: &Machine, kernel: &KernelSpec, access_ns: f64) -> Scenario 
             },
         },
         process: vec![ProcessSpec {
-            workload: None,
             memory_mib: SIZE_MIB,
-            threads: 1,
-            node: 0,
-            backing: Backing::Anon,
-            home: None,
-            accesses: 0,
-            near_share: None,
             phase: vec![PhaseSpec {
                 pattern: PatternName::Random,
                 // It ends by the clock.
                 accesses: u64::MAX,
                 range: [0.0, f64::from(HOT_PERCENT) / 100.0],
-                hot: [0.0, 1.0],
-                hot_percent: 0,
+                ..PhaseSpec::default()
             }],
+            ..ProcessSpec::default()
         }],
     }
 }

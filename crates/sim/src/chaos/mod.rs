@@ -302,9 +302,9 @@ fn process(random: &mut XorShift, lower: u32) -> ProcessSpec {
     let phase = |pattern, hot: [f64; 2], accesses| PhaseSpec {
         pattern,
         accesses,
-        range: [0.0, 1.0],
         hot,
         hot_percent: 80,
+        ..PhaseSpec::default()
     };
     let kinds = [
         PatternName::Skewed,
@@ -313,18 +313,15 @@ fn process(random: &mut XorShift, lower: u32) -> ProcessSpec {
     ];
     let first = kinds[random.below(3) as usize];
     ProcessSpec {
-        workload: None,
         memory_mib: u64::from(1 + random.below(4)) * 2,
         threads: 1 + random.below(3),
-        node: 0,
         backing,
         home: Some(1 + random.below(lower)),
-        accesses: 0,
-        near_share: None,
         phase: vec![
             phase(first, [0.0, hot_end], u64::from(1 + random.below(2000))),
             phase(PatternName::Skewed, [0.5, 0.5 + hot_end], 1 << 40),
         ],
+        ..ProcessSpec::default()
     }
 }
 

@@ -402,7 +402,7 @@ mod tests {
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
             .collect();
         let simulation = Simulation::new(&scenario, "damon", &settings).unwrap();
-        simulation.finish(&mut |_| {})
+        simulation.finish(&mut |_, _| {})
     }
 
     const ALL: (&str, &str) = ("goal_tuner", "temporal");

@@ -2,7 +2,7 @@
 //! age, a page that is refused loses its history, candidates go in the order of addresses.
 //!
 //! After versions 5 to 7 of the patches. Hint faults report the page and leave it; `klruscand`, the page
-//! table scanner of versions 3 to 5, can be switched on.
+//! table scanner of versions 3 to 5, can be switched on, and hint faults off.
 
 use super::gate::{Gate, has_room};
 use super::{Descriptor, Fault, Setting, System};
@@ -34,6 +34,8 @@ struct Layout {
     /// And forgets multiples of this.
     wrap_ms: u64,
     window_ms: u64,
+    /// Two hint faults count, however far apart they are.
+    faults_have_no_window: bool,
 }
 
 const DEFAULT: Layout = Layout {
@@ -41,12 +43,22 @@ const DEFAULT: Layout = Layout {
     unit_ms: 128,
     wrap_ms: 4096,
     window_ms: 3000,
+    faults_have_no_window: false,
 };
 const PRECISION: Layout = Layout {
     freq_max: 7,
     unit_ms: 1,
     wrap_ms: 16_384,
     window_ms: 5000,
+    faults_have_no_window: false,
+};
+/// Versions 3 and 4: 64 bits a page.
+const WIDE: Layout = Layout {
+    freq_max: 7,
+    unit_ms: 1,
+    wrap_ms: 1 << 19,
+    window_ms: 5000,
+    faults_have_no_window: true,
 };
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -54,7 +66,7 @@ struct Record {
     freq: u8,
     is_ready: bool,
     /// Modulo the layout's wrap.
-    time_ms: u16,
+    time_ms: u32,
 }
 
 struct Proposal {
@@ -62,6 +74,7 @@ struct Proposal {
     freq_threshold: u8,
     sleep_ms: u64,
     has_pgtscan: bool,
+    has_hint_faults: bool,
     records: Vec<Record>,
     is_hot: Vec<bool>,
     is_active: bool,
@@ -80,6 +93,7 @@ impl Proposal {
             freq_threshold: 2,
             sleep_ms: 100,
             has_pgtscan: false,
+            has_hint_faults: true,
             records: vec![Record::default(); pages as usize],
             is_hot: vec![false; pages.div_ceil(SECTION_PAGES) as usize],
             is_active: false,
@@ -88,10 +102,12 @@ impl Proposal {
             gates: vec![Gate::default(); world.nodes.len()],
             target: world.spec.nearest_top_tier(lower) as usize,
         };
-        let is_precise = |(name, value): &&Setting| name == "mode" && value == "precision";
-        if settings.iter().any(|setting| is_precise(&setting)) {
-            proposal.layout = PRECISION;
-        }
+        let mode = settings.iter().find(|(name, _)| name == "mode");
+        proposal.layout = match mode.map(|(_, value)| value.as_str()) {
+            Some("precision") => PRECISION,
+            Some("wide") => WIDE,
+            _ => DEFAULT,
+        };
         for (name, value) in settings {
             proposal.set(name, value)?;
         }
@@ -102,13 +118,15 @@ impl Proposal {
         let number = value.parse::<u64>().ok();
         let max = u64::from(self.layout.freq_max);
         match (name, number) {
-            ("mode", _) if value == "default" || value == "precision" => {}
+            ("mode", _) if ["default", "precision", "wide"].contains(&value) => {}
             ("freq_threshold", Some(n)) if (1..=max).contains(&n) => self.freq_threshold = n as u8,
             ("freq_window_ms", Some(n)) if (1..=60_000).contains(&n) => self.layout.window_ms = n,
             ("kmigrated_sleep_ms", Some(n)) if (50..=1000).contains(&n) => self.sleep_ms = n,
             ("pgtscan", Some(n)) if n <= 1 => self.has_pgtscan = n == 1,
+            ("hint_faults", Some(n)) if n <= 1 => self.has_hint_faults = n == 1,
             (
-                "mode" | "freq_threshold" | "freq_window_ms" | "kmigrated_sleep_ms" | "pgtscan",
+                "mode" | "freq_threshold" | "freq_window_ms" | "kmigrated_sleep_ms" | "pgtscan"
+                | "hint_faults",
                 _,
             ) => {
                 return Err(Error::field(name, format!("it cannot be `{value}`")));
@@ -127,9 +145,9 @@ impl Proposal {
         (now + wrap_ms - u64::from(record.time_ms)) % wrap_ms
     }
 
-    fn report(&mut self, head: Page, now_ms: u64) {
+    fn report(&mut self, head: Page, now_ms: u64, has_window: bool) {
         let old = self.records[head as usize];
-        let is_within = self.latency_ms(old, now_ms) <= self.layout.window_ms;
+        let is_within = !has_window || self.latency_ms(old, now_ms) <= self.layout.window_ms;
         let freq = match is_within {
             true => (old.freq + 1).min(self.layout.freq_max),
             false => 1,
@@ -142,7 +160,7 @@ impl Proposal {
         let record = Record {
             freq,
             is_ready: freq >= self.freq_threshold || stays,
-            time_ms: (now_ms / unit_ms * unit_ms % wrap_ms) as u16,
+            time_ms: (now_ms / unit_ms * unit_ms % wrap_ms) as u32,
         };
         self.records[head as usize] = record;
         if record.is_ready {
@@ -223,7 +241,7 @@ impl Proposal {
                 let is_here = world.memory.state(head) & ABSENT == 0
                     && !world.nodes[world.memory.node(head)].is_top_tier;
                 if is_here && world.heat.is_accessed(&world.memory, head, world.now_ns) {
-                    self.report(head, world.now_ms());
+                    self.report(head, world.now_ms(), true);
                 }
             }
             world.counters.daemon_ns += pages.len() as f64 * world.spec.costs.accessed_bit_ns;
@@ -240,11 +258,12 @@ impl Proposal {
 
 impl System for Proposal {
     fn is_tiering(&self) -> bool {
-        true
+        self.has_hint_faults
     }
 
     fn hint_fault(&mut self, world: &mut World, fault: &Fault) -> f64 {
-        self.report(fault.head, world.now_ms());
+        let has_window = !self.layout.faults_have_no_window;
+        self.report(fault.head, world.now_ms(), has_window);
         0.0
     }
 
@@ -284,14 +303,14 @@ mod tests {
     #[test]
     fn an_old_access_looks_recent_again() {
         let mut proposal = proposal(&[]).unwrap();
-        proposal.report(7, 10_000);
-        proposal.report(7, 10_000 + 4096 + 500);
+        proposal.report(7, 10_000, true);
+        proposal.report(7, 10_000 + 4096 + 500, true);
         assert!(
             proposal.records[7].is_ready,
             "4.6 s look like half a second"
         );
-        proposal.report(8, 10_000);
-        proposal.report(8, 10_000 + 3500);
+        proposal.report(8, 10_000, true);
+        proposal.report(8, 10_000 + 3500, true);
         assert!(!proposal.records[8].is_ready, "but 3.5 s do not");
     }
 

@@ -112,13 +112,34 @@ pub struct Descriptor {
 pub const TABLES: &[Descriptor] = &[
     Descriptor {
         name: "promotion",
-        doc: "Promotion without pressure: 64 threads on 8 GiB of the lower tier; versions 4 and 6 of pghot.",
+        doc: "Promotion without pressure: 64 threads on 8 GiB of the lower tier; versions 3 to 6 of pghot.",
         make: || {
             published::make(
                 "promotion.toml",
                 include_str!("../../tables/promotion.toml"),
             )
         },
+    },
+    Descriptor {
+        name: "file",
+        doc: "The same of a mapped file; versions 3 and 4 of pghot.",
+        make: || published::make("file.toml", include_str!("../../tables/file.toml")),
+    },
+    Descriptor {
+        name: "overcommit",
+        doc: "Promotion into a full top tier, from a working set that fits into a cache; versions 4 and 6 of \
+              pghot.",
+        make: || {
+            published::make(
+                "overcommit.toml",
+                include_str!("../../tables/overcommit.toml"),
+            )
+        },
+    },
+    Descriptor {
+        name: "chunks",
+        doc: "Chunks of 1 GiB that are hot for 5 s each; the fault count proposal of 2024.",
+        make: || published::make("chunks.toml", include_str!("../../tables/chunks.toml")),
     },
     migration::DESCRIPTOR,
     autonuma::DESCRIPTOR,

@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::{Cell, Table};
 use crate::Error;
+use crate::parallel;
 use crate::run::{Run, Simulation};
 use crate::scenario::{Scenario, read_toml};
 use crate::systems::Setting;
@@ -67,6 +68,10 @@ enum Measure {
     HintFaults,
     /// Base pages refused because they were not hot enough.
     RefusedCold,
+    /// Base pages that asked to be promoted.
+    CandidatePages,
+    /// Base pages whose entry was made to fault.
+    MarkedPages,
 }
 
 impl Measure {
@@ -88,6 +93,8 @@ impl Measure {
             Measure::DemotedPages => counters.demoted_pages as f64,
             Measure::HintFaults => counters.hint_faults as f64,
             Measure::RefusedCold => counters.refused_cold_pages as f64,
+            Measure::CandidatePages => counters.candidate_pages as f64,
+            Measure::MarkedPages => counters.marked_pages as f64,
         }
     }
 }
@@ -95,25 +102,29 @@ impl Measure {
 /// Runs what a file's cells need, each system with the same settings once.
 pub fn make(name: &str, text: &str) -> Result<Vec<Table>, Error> {
     let file: File = read_toml(text, Path::new(name))?;
-    let mut runs = BTreeMap::new();
+    let mut keys: Vec<_> = (file.table.iter())
+        .flat_map(|table| &table.cell)
+        .map(|cell| (cell.system.clone(), cell.set.clone()))
+        .collect();
+    keys.sort();
+    keys.dedup();
+    let run = |(system, set): &(String, BTreeMap<String, String>)| {
+        let settings: Vec<Setting> = set.clone().into_iter().collect();
+        let simulation = Simulation::new(&file.scenario, system, &settings)?;
+        Ok(simulation.finish(&mut |_, _| {}))
+    };
+    let runs: Result<Vec<Run>, Error> = parallel::each(&keys, run, &|_| {}).into_iter().collect();
+    let runs: BTreeMap<_, _> = keys.into_iter().zip(runs?).collect();
     let mut tables = Vec::new();
     for table in file.table {
         let mut cells = Vec::new();
         for cell in table.cell {
-            let key = (cell.system.clone(), cell.set.clone());
-            if !runs.contains_key(&key) {
-                let settings: Vec<Setting> = cell.set.clone().into_iter().collect();
-                let simulation = Simulation::new(&file.scenario, &cell.system, &settings)?;
-                runs.insert(key.clone(), simulation.finish(&mut |_| {}));
-            }
-            let model = runs
-                .get(&key)
-                .map_or(0.0, |run| cell.measure.of(run, cell.at_s));
+            let run = runs.get(&(cell.system, cell.set));
             cells.push(Cell {
                 row: cell.row,
                 column: cell.column,
                 published: cell.published,
-                model,
+                model: run.map_or(0.0, |run| cell.measure.of(run, cell.at_s)),
                 is_calibration: cell.calibration,
             });
         }

@@ -47,6 +47,7 @@ pub fn advance(
             made[nid] += 1;
             task.left -= 1;
         }
+        world.counters.busy_ns += clock_ns - task.threads[number].ahead_ns;
         task.threads[number].pages = Some(pages);
         // Who runs out of accesses waits for the others, as at a barrier.
         task.threads[number].ahead_ns = (clock_ns - slice_ns as f64).max(0.0);

@@ -129,24 +129,29 @@ impl Flow {
         };
         task.left -= made;
         self.count(world, task, made as f64);
-        let paid_ns = self.fault(world, system, task, slice_ns);
+        let paid_ns = self.fault(world, system, task, slice_ns, time_ns);
+        world.counters.busy_ns += made as f64 * mean_ns + paid_ns;
         let owed_ns = (ahead_ns - threads * slice_ns as f64).max(0.0) + paid_ns;
         for thread in &mut task.threads {
             thread.ahead_ns = owed_ns / threads;
         }
     }
 
-    /// Faults of the next `slice_ns`; returns what they cost.
+    /// Faults of the next `slice_ns`, for which the threads have `time_ns`; returns what they cost. Those
+    /// that they have no time for come later: while they wait for a fault they make no other.
     fn fault(
         &mut self,
         world: &mut World,
         system: &mut dyn System,
         task: &mut Task,
         slice_ns: u64,
+        time_ns: f64,
     ) -> f64 {
         let end_ns = world.now_ns + slice_ns;
         let mut paid_ns = 0.0;
-        while let Some(head) = self.due.pop(end_ns) {
+        while paid_ns < time_ns
+            && let Some(head) = self.due.pop(end_ns)
+        {
             // It may have been moved, and marked again, since.
             if world.memory.state(head) & MARKED != 0 {
                 paid_ns += take_fault(world, system, task, head);

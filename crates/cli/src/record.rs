@@ -1,0 +1,231 @@
+//! `pghot record`: an access profile of what runs on this machine, for the simulator.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{IsTerminal, Write, stderr};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use anyhow::{Result, anyhow};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use pghot_daemon::protocol::{self, ClientError, Request, Response};
+use pghot_daemon::status::SourceState;
+use pghot_linux::SysRoot;
+use pghot_linux::fights::fights;
+use pghot_linux::probe::Level;
+use pghot_profile::{BLOCK_PAGES, Profile, file};
+use pghot_sources::pgtscan::record::{Order, Progress, record};
+use pghot_sources::{Kind, SOURCES};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::commands::say;
+
+/// Base pages of a MiB.
+const PAGES_PER_MIB: u64 = 256;
+
+/// The command. `daemon` are the arguments that say where a daemon listens.
+pub fn command(daemon: &[Arg]) -> Command {
+    let number = |id: &'static str, value, default, help| {
+        Arg::new(id)
+            .long(id)
+            .value_name(value)
+            .value_parser(value_parser!(u32).range(1..=3_600_000))
+            .default_value(default)
+            .help(help)
+    };
+    let pid = Arg::new("pid")
+        .long("pid")
+        .value_name("PID")
+        .action(ArgAction::Append)
+        .value_parser(value_parser!(i32).range(1..))
+        .help("A process to record, again for more; all of 8 MiB or more without");
+    let names = Arg::new("no-names")
+        .long("no-names")
+        .action(ArgAction::SetTrue)
+        .help("Leave out the programs' names");
+    let out = Arg::new("out")
+        .long("out")
+        .value_name("FILE")
+        .value_parser(value_parser!(PathBuf))
+        .default_value("pghot.profile")
+        .help("Where the profile goes");
+    Command::new("record")
+        .about("Record which memory programs touch, over time, for `pghot sim replay`")
+        .long_about(
+            "Record which memory programs touch, over time, for `pghot sim replay`. It clears and \
+             reads accessed bits in page tables, as the source pgtscan does, of all tiers; it needs \
+             root, and no lower tier. The profile has neither contents nor addresses. Processes \
+             that are opted out of scanning are left out. Ctrl-C ends the recording and keeps it.",
+        )
+        .args([
+            pid,
+            number("seconds", "S", "60", "How long to record"),
+            number("interval-ms", "MS", "1000", "Time between two looks at a process"),
+            number(
+                "stall-max-ms",
+                "MS",
+                "10",
+                "How long clearing may keep a process from changing its mappings; where that is too \
+                 short, a way is taken that does not see shared pages",
+            ),
+            names,
+            out,
+        ])
+        .args(daemon)
+}
+
+/// Records.
+pub fn run(matches: &ArgMatches, socket: &Path) -> Result<()> {
+    refuse_beside_a_reader(socket)?;
+    let root = SysRoot::default();
+    warn_of_the_kernels_readers(&root);
+    let number = |name| matches.get_one::<u32>(name).copied().unwrap_or(1);
+    let interval_ms = number("interval-ms");
+    let seconds = number("seconds");
+    let order = Order {
+        pids: matches
+            .get_many("pid")
+            .unwrap_or_default()
+            .copied()
+            .collect(),
+        interval: Duration::from_millis(interval_ms.into()),
+        intervals: (u64::from(seconds) * 1000)
+            .div_ceil(interval_ms.into())
+            .min(1_000_000) as u32,
+        stall_max: Duration::from_millis(number("stall-max-ms").into()),
+        with_names: !matches.get_flag("no-names"),
+    };
+    let path = matches.get_one::<PathBuf>("out");
+    let path = path.ok_or_else(|| anyhow!("--out is missing"))?;
+    // Before a minute of recording, not after; and an older profile stays until there is a new one.
+    let mut part = path.clone().into_os_string();
+    part.push(".part");
+    let part = PathBuf::from(part);
+    let mut file = create(&part)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))
+            .map_err(|error| anyhow!("cannot wait for signals: {error}"))?;
+    }
+    let is_seen = stderr().is_terminal();
+    let profile = record(&root, &order, &stop, &mut |progress| {
+        if is_seen {
+            show(&order, progress);
+        }
+    });
+    if is_seen {
+        eprint!("\r\x1b[K");
+    }
+    let kept = profile.map_err(anyhow::Error::from).and_then(|profile| {
+        let bytes = file::encode(&profile);
+        let written = file
+            .write_all(&bytes)
+            .and_then(|()| file.sync_all())
+            .and_then(|()| fs::rename(&part, path));
+        written.map_err(|error| anyhow!("cannot write {}: {error}", path.display()))?;
+        Ok((profile, bytes.len()))
+    });
+    let (profile, bytes) = kept.inspect_err(|_| {
+        // That it stays is no harm.
+        let _ = fs::remove_file(&part);
+    })?;
+    say(&summary(&profile, bytes, path))
+}
+
+/// Two that clear the same accessed bits would each miss what the other has seen.
+fn refuse_beside_a_reader(socket: &Path) -> Result<()> {
+    let status = match protocol::ask(socket, &Request::Status) {
+        Ok(Response::Status(status)) => status,
+        Err(ClientError::NotRunning { .. }) => return Ok(()),
+        Ok(_) => return Err(anyhow!("the daemon did not answer with its status")),
+        Err(error) => return Err(error.into()),
+    };
+    let readers = SOURCES
+        .iter()
+        .filter(|source| source.kind == Kind::PageTables);
+    let running: Vec<_> = readers
+        .filter(|reader| {
+            let mut sources = status.sources.iter();
+            sources.any(|source| source.name == reader.name && source.state == SourceState::Running)
+        })
+        .collect();
+    let Some(reader) = running.first() else {
+        return Ok(());
+    };
+    let bits: u32 = running.iter().map(|reader| reader.bit).sum();
+    let enabled = status.settings.get("enabled_sources");
+    let without = enabled.map_or(0, |setting| setting.value) & !u64::from(bits);
+    Err(anyhow!(
+        "the daemon's source {} reads the same accessed bits, and both would miss what the other \
+         sees: switch it off for the recording with `pghot set enabled_sources {without:#x}`",
+        reader.name
+    ))
+}
+
+/// Those of the kernel are no reason not to record: what they take is small, of huge pages alone it is much.
+fn warn_of_the_kernels_readers(root: &SysRoot) {
+    let readers = ["damon", "damon_stat"];
+    let found = fights(root).into_iter();
+    for fight in found.filter(|fight| readers.contains(&fight.id) && fight.level != Level::Ok) {
+        eprintln!(
+            "pghot: warning: {} clears accessed bits, which the recording then misses, of huge pages above \
+             all; to switch it off: {}",
+            fight.id, fight.advice
+        );
+    }
+}
+
+fn create(path: &Path) -> Result<File> {
+    // What programs do with their memory is nobody else's business.
+    OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(path)
+        .map_err(|error| anyhow!("cannot write {}: {error}", path.display()))
+}
+
+fn show(order: &Order, progress: Progress) {
+    let left = order.interval * (order.intervals - progress.intervals);
+    eprint!(
+        "\r{} of {} intervals, {} s left; {} processes touched {} MiB \x1b[K",
+        progress.intervals,
+        order.intervals,
+        left.as_secs(),
+        progress.processes,
+        progress.touched_pages / PAGES_PER_MIB
+    );
+    // A line of progress that is not seen is no harm.
+    let _ = stderr().flush();
+}
+
+fn summary(profile: &Profile, bytes: usize, path: &Path) -> String {
+    let mut text = format!(
+        "{}: {} intervals of {} ms, {} KiB\n  {:<18} {:>11} {:>22} {:>9}\n",
+        path.display(),
+        profile.intervals,
+        profile.interval_ms,
+        bytes.div_ceil(1024),
+        "program",
+        "memory, MiB",
+        "touched a second, MiB",
+        "CPUs used"
+    );
+    let seconds = f64::from(profile.interval_ms) / 1000.0;
+    for process in &profile.processes {
+        let seen = process.intervals.len().max(1) as f64;
+        let touched: u64 = process.intervals.iter().map(|i| i.touched.pages()).sum();
+        let cpu_us: u64 = process.intervals.iter().map(|i| i.cpu_us).sum();
+        text += &format!(
+            "  {:<18} {:>11} {:>22.1} {:>9.2}\n",
+            process.name,
+            u64::from(process.blocks) * u64::from(BLOCK_PAGES) / PAGES_PER_MIB,
+            touched as f64 / seen / seconds / PAGES_PER_MIB as f64,
+            cpu_us as f64 * 1e-6 / seen / seconds
+        );
+    }
+    text
+}

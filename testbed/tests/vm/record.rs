@@ -1,0 +1,135 @@
+//! Profiles: what is recorded of a program whose hot set is known, on real page tables, and what the
+//! simulator makes of it.
+
+use anyhow::{Context, Result, ensure};
+use pghot_testbed::{Output, Vm};
+use serde_json::Value;
+
+use crate::rig::{Daemon, number, start_hotset};
+use crate::{Ctx, Test};
+
+pub const TESTS: &[Test] = &[
+    Test::new(
+        "a_recorded_program_can_be_replayed",
+        "tiered3",
+        record_and_replay,
+    ),
+    Test::new(
+        "a_recording_keeps_away_from_other_readers",
+        "tiered3",
+        one_reader,
+    ),
+];
+
+/// Since 6.17; Debian has it on.
+const DAMON_STAT: &str = "/sys/module/damon_stat/parameters/enabled";
+const PROFILE: &str = "/tmp/hotset.profile";
+const SIZE_MIB: f64 = 128.0;
+const HOT_MIB: f64 = 12.8;
+/// Stacks, programs and libraries, in blocks of 2 MiB.
+const OTHER_MIB: f64 = 24.0;
+
+/// In the emulator clearing takes much longer than on a machine.
+fn record(vm: &Vm, flags: &[&str]) -> Result<Output> {
+    let base = ["pghot", "record", "--stall-max-ms", "300", "--out", PROFILE];
+    Ok(vm.exec(&[&base[..], flags].concat())?)
+}
+
+/// A tenth is hot, so so much is touched every second.
+fn record_and_replay(ctx: &mut Ctx) -> Result<()> {
+    let vm = &ctx.vm;
+    let has_stat = vm.exists(DAMON_STAT)?;
+    if has_stat {
+        // It reads and clears the same bits, of huge pages so often that most are missed.
+        vm.write(DAMON_STAT, "N")?;
+    }
+    let known = [
+        "--size-mib",
+        "128",
+        "--hot-percent",
+        "10",
+        "--seconds",
+        "60",
+    ];
+    for (backing, layout) in [("thp", "contiguous"), ("anon", "scattered")] {
+        let flags = ["--backing", backing, "--layout", layout];
+        let (mut process, _) = start_hotset(vm, &[&known[..], &flags].concat())?;
+        let pid = process.pid().to_string();
+        let recorded = record(vm, &["--pid", &pid, "--seconds", "6"])?.success()?;
+        process.kill()?;
+        let (memory, touched) = summary(&recorded.stdout)?;
+        let all = SIZE_MIB..SIZE_MIB + OTHER_MIB;
+        ensure!(all.contains(&memory), "{backing}: {}", recorded.stdout);
+        // Of huge pages those that the hot set begins and ends in are touched as a whole.
+        let hot = 0.95 * HOT_MIB..HOT_MIB + 6.0;
+        ensure!(hot.contains(&touched), "{backing}: {}", recorded.stdout);
+    }
+    if has_stat {
+        vm.write(DAMON_STAT, "Y")?;
+    }
+    replay(vm)
+}
+
+/// The top tier has room for a sixth of the memory, which holds a sixth of the hot pages at first; pghot
+/// finds others. Not all: the watermarks of so small a node let 30 pages through in each pass.
+fn replay(vm: &Vm) -> Result<()> {
+    let argv = [
+        "pghot", "sim", "replay", PROFILE, "--json", "--misses", "200000",
+    ];
+    let flags = ["--systems", "none,pghot", "--top-mib", "24"];
+    let output = vm.exec(&[&argv[..], &flags].concat())?.success()?;
+    let runs: Value = serde_json::from_str(&output.stdout)?;
+    let near = |run: usize| -> Result<f64> {
+        let of = |name: &str| number(&runs, &format!("/{run}/counters/{name}"));
+        Ok(of("near_accesses")? / of("accesses")?)
+    };
+    ensure!(number(&runs, "/0/counters/promoted_pages")? == 0.0);
+    ensure!((0.05..0.35).contains(&near(0)?), "{runs:#}");
+    ensure!(near(1)? > near(0)? + 0.05, "{runs:#}");
+    let promoted_mib = number(&runs, "/1/counters/promoted_pages")? / 256.0;
+    ensure!((2.0..1.3 * HOT_MIB).contains(&promoted_mib), "{runs:#}");
+    Ok(())
+}
+
+/// The memory of the only program, and what it touched a second, in MiB, as a recording says.
+fn summary(stdout: &str) -> Result<(f64, f64)> {
+    let line = stdout
+        .lines()
+        .find(|line| line.trim_start().starts_with("hotset"));
+    let line = line.with_context(|| format!("no line of hotset: {stdout}"))?;
+    let numbers: Vec<f64> = (line.split_ascii_whitespace().skip(1))
+        .map(str::parse)
+        .collect::<Result<_, _>>()?;
+    Ok((numbers[0], numbers[1]))
+}
+
+/// Two that clear accessed bits would each miss what the other has seen, so the second one is refused.
+fn one_reader(ctx: &mut Ctx) -> Result<()> {
+    let vm = &ctx.vm;
+    let (mut process, _) = start_hotset(vm, &["--size-mib", "64", "--seconds", "90"])?;
+    let pid = process.pid().to_string();
+    let short = ["--pid", pid.as_str(), "--seconds", "1"];
+    let daemon = Daemon::start(vm, &["--enabled-sources", "0x5"])?;
+    let refused = record(vm, &short)?;
+    let advice = "pghot set enabled_sources 0x1`";
+    ensure!(refused.stderr.contains(advice), "{refused:?}");
+    ensure!(vm.read(PROFILE).is_err(), "nothing was recorded");
+    vm.exec(&["pghot", "set", "enabled_sources", "0x1"])?
+        .success()?;
+    let recorded = record(vm, &short)?.success()?;
+    if vm.exists(DAMON_STAT)? {
+        ensure!(
+            recorded.stderr.contains("damon_stat clears accessed bits"),
+            "{recorded:?}"
+        );
+    }
+    daemon.stop()?;
+    process.kill()?;
+    // Gone now.
+    let gone = record(vm, &short)?;
+    ensure!(
+        gone.stderr.contains(&format!("there is no process {pid}")),
+        "{gone:?}"
+    );
+    Ok(())
+}

@@ -111,6 +111,7 @@ pub fn record(
         order,
         watched: BTreeMap::new(),
         ended: Vec::new(),
+        out_of_reach: HashMap::new(),
     };
     for pid in &order.pids {
         if recorder.procs.start_time(*pid).is_none() {
@@ -143,7 +144,7 @@ pub fn record(
     profile.check().map_err(|invalid| {
         let none = profile.processes.is_empty();
         let why = match none {
-            true => "no process of 8 MiB or more was seen, or all are opted out".to_owned(),
+            true => "no process of 8 MiB or more could be watched for an interval".to_owned(),
             false => invalid.to_string(),
         };
         Error::Setup(format!("nothing was recorded: {why}"))
@@ -159,6 +160,8 @@ struct Recorder<'a> {
     watched: BTreeMap<i32, Watched>,
     /// Those that are gone.
     ended: Vec<Watched>,
+    /// Those that could not be cleared, with their start times: they are not tried again.
+    out_of_reach: HashMap<i32, u64>,
 }
 
 impl Recorder<'_> {
@@ -208,6 +211,9 @@ impl Recorder<'_> {
             else {
                 continue;
             };
+            if self.out_of_reach.get(&pid) == Some(&start_time) {
+                continue;
+            }
             let name = match self.order.with_names {
                 true => name.replace(char::is_control, "?"),
                 false => format!("process {all}"),
@@ -223,7 +229,14 @@ impl Recorder<'_> {
 
     /// A process is gone, or was never reached.
     fn lose(&mut self, pid: i32) {
-        self.ended.extend(self.watched.remove(&pid));
+        let Some(watched) = self.watched.remove(&pid) else {
+            return;
+        };
+        if watched.intervals.is_empty() {
+            self.out_of_reach.insert(pid, watched.start_time);
+        } else {
+            self.ended.push(watched);
+        }
     }
 
     fn clear(&mut self, pid: i32) -> Option<()> {
@@ -355,7 +368,8 @@ impl Recorder<'_> {
             huge_blocks: watched.huge_blocks.len() as u32,
             intervals: watched.intervals,
         };
-        all.map(of).filter(|process| process.blocks > 0).collect()
+        let all = all.filter(|watched| !watched.blocks.is_empty() && !watched.intervals.is_empty());
+        all.map(of).collect()
     }
 }
 

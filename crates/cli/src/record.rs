@@ -12,9 +12,9 @@ use anyhow::{Result, anyhow};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use pghot_daemon::protocol::{self, ClientError, Request, Response};
 use pghot_daemon::status::SourceState;
-use pghot_linux::SysRoot;
 use pghot_linux::fights::fights;
 use pghot_linux::probe::Level;
+use pghot_linux::{SysRoot, bpf};
 use pghot_profile::{BLOCK_PAGES, Profile, file};
 use pghot_sources::pgtscan::record::{Order, Progress, record};
 use pghot_sources::{Kind, SOURCES};
@@ -78,6 +78,8 @@ pub fn command(daemon: &[Arg]) -> Command {
 
 /// Records.
 pub fn run(matches: &ArgMatches, socket: &Path) -> Result<()> {
+    // Without a log to go to, what libbpf says is not heard; errors say what matters.
+    bpf::log_messages();
     refuse_beside_a_reader(socket)?;
     let root = SysRoot::default();
     warn_of_the_kernels_readers(&root);

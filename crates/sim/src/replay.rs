@@ -9,7 +9,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use pghot_profile::{BLOCK_PAGES, Interval, Process, Profile};
+use pghot_profile::{BLOCK_PAGES, Interval, Process, Profile, Touched};
 use pghot_workloads::plan::{Pattern, Phase, Plan, Weighted};
 
 use crate::Error;
@@ -79,6 +79,16 @@ pub fn scenario(name: &str, profile: &Profile, assumed: &Assumed) -> Result<Scen
         ));
     }
     let mut machine = assumed.machine.clone();
+    // Before anything is made of so much memory.
+    machine.check()?;
+    let has: u64 = machine.node.iter().map(|node| node.memory_mib).sum();
+    let wanted = memory_mib(profile);
+    if wanted > has {
+        return Err(Error::field(
+            "profile",
+            format!("its {wanted} MiB are more than the {has} MiB of the machine"),
+        ));
+    }
     let top = machine.node.iter().position(NodeSpec::is_top_tier);
     let top = top.ok_or_else(|| Error::field("machine.node", "none has CPUs"))?;
     let near_ns = machine.node[top].latency_ns.get(top).copied();
@@ -129,7 +139,7 @@ fn threads(profile: &Profile, process: &Process) -> u32 {
 
 /// A phase for each interval of the recording, also for those before and after the process was there.
 fn recorded(profile: &Profile, process: &Process, misses_per_cpu_s: f64) -> Recorded {
-    let weights = weights(process);
+    let weights = Weights::of(process);
     let idle = Phase {
         pattern: Pattern::Weighted(Arc::default()),
         accesses: 0,
@@ -153,38 +163,50 @@ fn recorded(profile: &Profile, process: &Process, misses_per_cpu_s: f64) -> Reco
 }
 
 /// Accesses of each page in an interval in which it is touched.
-fn weights(process: &Process) -> Vec<f32> {
-    let mut touched = vec![0u32; process.pages() as usize];
-    for run in process
-        .intervals
-        .iter()
-        .flat_map(|interval| interval.touched.runs())
-    {
-        for times in &mut touched[run.start as usize..run.end as usize] {
-            *times += 1;
-        }
-    }
-    let seen = process.intervals.len() as f64;
-    let weight = |times: u32| {
-        let share = (f64::from(times) - 0.5).max(0.5) / seen;
-        let accesses = -(1.0 - share.min(1.0 - 0.5 / seen)).ln() / share;
-        (accesses / WEIGHT_STEP).round() * WEIGHT_STEP
-    };
-    touched
-        .into_iter()
-        .map(|times| weight(times) as f32)
-        .collect()
+struct Weights {
+    /// In how many intervals each page was touched. Two bytes a page: there may be hundreds of millions.
+    times: Vec<u16>,
+    /// By that number.
+    accesses: Vec<f64>,
 }
 
-fn phase(interval: &Interval, weights: &[f32], misses_per_cpu_s: f64) -> Phase {
+impl Weights {
+    fn of(process: &Process) -> Weights {
+        let mut times = vec![0u16; process.pages() as usize];
+        let touched = process.intervals.iter().map(|interval| &interval.touched);
+        for run in touched.flat_map(Touched::runs) {
+            for times in &mut times[run.start as usize..run.end as usize] {
+                *times = times.saturating_add(1);
+            }
+        }
+        let seen = process.intervals.len() as f64;
+        let accesses = |times: usize| {
+            let share = ((times as f64 - 0.5).max(0.5) / seen).min(1.0 - 0.5 / seen);
+            let accesses = -(1.0 - share).ln() / share;
+            (accesses / WEIGHT_STEP).round() * WEIGHT_STEP
+        };
+        let most = times.iter().max().copied().unwrap_or(0);
+        Weights {
+            times,
+            accesses: (0..=usize::from(most)).map(accesses).collect(),
+        }
+    }
+
+    fn of_page(&self, page: u32) -> f64 {
+        self.accesses[usize::from(self.times[page as usize])]
+    }
+}
+
+fn phase(interval: &Interval, weights: &Weights, misses_per_cpu_s: f64) -> Phase {
     let mut parts: Vec<(Range<u32>, f64)> = Vec::new();
     for run in interval.touched.runs() {
         let mut start = run.start;
-        let alike = weights[run.start as usize..run.end as usize].chunk_by(|one, next| one == next);
-        for pages in alike {
-            let end = start + pages.len() as u32;
-            parts.push((start..end, f64::from(pages[0]) * pages.len() as f64));
-            start = end;
+        for page in run.clone() {
+            let weight = weights.of_page(page);
+            if page + 1 == run.end || weights.of_page(page + 1) != weight {
+                parts.push((start..page + 1, weight * f64::from(page + 1 - start)));
+                start = page + 1;
+            }
         }
     }
     let by_cpu = interval.cpu_us as f64 * 1e-6 * misses_per_cpu_s;
@@ -197,8 +219,6 @@ fn phase(interval: &Interval, weights: &[f32], misses_per_cpu_s: f64) -> Phase {
 
 #[cfg(test)]
 mod tests {
-    use pghot_profile::Touched;
-
     use super::*;
     use crate::run::Simulation;
 
@@ -238,8 +258,9 @@ mod tests {
     #[test]
     fn pages_that_are_always_touched_weigh_more() {
         let profile = profile();
-        let weights = weights(&profile.processes[0]);
-        assert_eq!((weights[0], weights[1000], weights[4000]), (3.0, 1.0, 1.0));
+        let weights = Weights::of(&profile.processes[0]);
+        let of = |page| weights.of_page(page);
+        assert_eq!((of(0), of(1000), of(4000)), (3.0, 1.0, 1.0));
         let plan = recorded(&profile, &profile.processes[0], 1e6).plan;
         assert_eq!(plan.phases.len(), 10);
         assert_eq!(
@@ -279,10 +300,15 @@ mod tests {
         assumed.misses_per_cpu_s = 1e6;
         assumed.machine.node[1].memory_mib = 1;
         assert!(
-            refused(&assumed).starts_with("process"),
+            refused(&assumed).starts_with("profile"),
             "{}",
             refused(&assumed)
         );
+        // 16 TiB, of which a table would be made.
+        let mut vast = profile.clone();
+        vast.processes[0].blocks = pghot_profile::BLOCKS_MAX;
+        let error = scenario("x", &vast, &assumed).unwrap_err().to_string();
+        assert!(error.starts_with("profile"), "{error}");
         assumed.machine.node.remove(0);
         assert!(refused(&assumed).starts_with("machine.node"));
     }

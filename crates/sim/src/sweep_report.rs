@@ -130,11 +130,13 @@ fn draw(
             f64::from(from)..f64::from(to.max(from + 1)),
             0.0..highest * 1.05,
         )?;
+    // Ten labels or so, each of which must differ from the next.
+    let decimals = usize::from(highest < 10.0);
     let mesh = &mut chart.configure_mesh();
     mesh.disable_x_mesh()
         .light_line_style(TRANSPARENT)
         .x_label_formatter(&|size| format!("{size:.0}"))
-        .y_label_formatter(&|percent| format!("{percent:.0}"))
+        .y_label_formatter(&|percent| format!("{percent:.decimals$}"))
         .x_desc("size of the top tier, %")
         .draw()?;
     for (curve, n) in curves.iter().zip(0..) {

@@ -432,6 +432,10 @@ fn start(
     Ok(Task {
         number,
         node: spec.node as usize,
+        first_cpu: scenario.process[..number]
+            .iter()
+            .map(|before| before.threads)
+            .sum(),
         threads: threads.collect(),
         phase: 0,
         left: 0,

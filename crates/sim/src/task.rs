@@ -13,6 +13,8 @@ pub struct Task {
     pub region: Region,
     /// The node on whose CPUs its threads run.
     pub node: usize,
+    /// The CPU of its first thread; the others follow.
+    pub first_cpu: u32,
     /// Its threads.
     pub threads: Vec<Thread>,
     /// What it does.

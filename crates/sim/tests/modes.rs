@@ -78,3 +78,36 @@ fn the_modes_agree() {
         }
     }
 }
+
+/// Memory that several processes share has no hint faults; sampling hardware sees it all the same, and only
+/// what it sampled.
+#[test]
+fn sampling_hardware_finds_what_is_hot() {
+    let text = "name = 'shared'\nseconds = 20\n[[machine.node]]\nmemory_mib = 64\ncpus = 2\n\
+        latency_ns = [100, 250]\n[[machine.node]]\nmemory_mib = 128\n[[process]]\nmemory_mib = 64\n\
+        threads = 2\nbacking = 'shared'\n[[process.phase]]\npattern = 'skewed'\nhot = [0.3, 0.4]\n\
+        hot_percent = 95\naccesses = 20_000_000\n";
+    let scenario = Scenario::parse(text, Path::new("x")).unwrap();
+    let settings = |mask: &str| vec![("enabled_sources".to_owned(), mask.to_owned())];
+    let run = |mask| {
+        let simulation = Simulation::new(&scenario, "pghot", &settings(mask)).unwrap();
+        simulation.finish(&mut |_, _| {})
+    };
+    let (faults, samples) = (run("0x1"), run("0x2"));
+    assert_eq!(faults.counters.promoted_pages, 0);
+    let near = samples.counters.near_accesses as f64 / samples.counters.accesses as f64;
+    assert!(near > 0.5, "{near}: {:?}", samples.counters);
+    let source = &samples.details["sources"]["hw_sample"];
+    let seen = source["recorded"].as_u64().unwrap() + source["not_tracked"].as_u64().unwrap();
+    // Two threads at their first period of 16 at most.
+    assert!(seen > 1000 && seen <= samples.counters.accesses, "{source}");
+
+    let drawn = Scenario {
+        mode: Mode::Statistical,
+        ..scenario
+    };
+    let error = Simulation::new(&drawn, "pghot", &settings("0x2"))
+        .err()
+        .unwrap();
+    assert!(error.to_string().contains("exact mode"), "{error}");
+}

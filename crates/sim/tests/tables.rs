@@ -36,6 +36,11 @@ fn promotion_of_a_mapped_file() {
 }
 
 #[test]
+fn promotion_of_huge_pages() {
+    assert_times(&tables("thp"), 0.05, 0.1);
+}
+
+#[test]
 fn promotion_has_nothing_to_win_from_a_cache() {
     assert_times(&tables("overcommit"), 0.05, 0.1);
 }

@@ -60,8 +60,9 @@ fn record_and_replay(ctx: &mut Ctx) -> Result<()> {
         let (memory, touched) = summary(&recorded.stdout)?;
         let all = SIZE_MIB..SIZE_MIB + OTHER_MIB;
         ensure!(all.contains(&memory), "{backing}: {}", recorded.stdout);
-        // Of huge pages those that the hot set begins and ends in are touched as a whole.
-        let hot = 0.95 * HOT_MIB..HOT_MIB + 6.0;
+        // Of six intervals one may have found all in the TLB, and nothing to flush it with. Of huge pages those
+        // that the hot set begins and ends in are touched as a whole.
+        let hot = 0.8 * HOT_MIB..HOT_MIB + 6.0;
         ensure!(hot.contains(&touched), "{backing}: {}", recorded.stdout);
     }
     if has_stat {
@@ -106,6 +107,8 @@ fn summary(stdout: &str) -> Result<(f64, f64)> {
 /// Two that clear accessed bits would each miss what the other has seen, so the second one is refused.
 fn one_reader(ctx: &mut Ctx) -> Result<()> {
     let vm = &ctx.vm;
+    // Of another test.
+    vm.exec(&["rm", "-f", PROFILE])?.success()?;
     let (mut process, _) = start_hotset(vm, &["--size-mib", "64", "--seconds", "90"])?;
     let pid = process.pid().to_string();
     let short = ["--pid", pid.as_str(), "--seconds", "1"];
@@ -113,7 +116,7 @@ fn one_reader(ctx: &mut Ctx) -> Result<()> {
     let refused = record(vm, &short)?;
     let advice = "pghot set enabled_sources 0x1`";
     ensure!(refused.stderr.contains(advice), "{refused:?}");
-    ensure!(vm.read(PROFILE).is_err(), "nothing was recorded");
+    ensure!(!vm.exists(PROFILE)?, "a profile, although it was refused");
     vm.exec(&["pghot", "set", "enabled_sources", "0x1"])?
         .success()?;
     let recorded = record(vm, &short)?.success()?;

@@ -31,6 +31,19 @@ pub struct Fault {
     pub latency_ms: u64,
 }
 
+/// A thread accessed memory, and no cache had it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Miss {
+    /// The folio's first page.
+    pub head: Page,
+    /// Base pages of the folio.
+    pub pages: u32,
+    /// The accessing CPU. Each thread has its own.
+    pub cpu: u32,
+    /// Its node.
+    pub node: usize,
+}
+
 /// Who decides what moves.
 pub trait System {
     /// Whether the kernel marks entries of the lower tier, and keeps room for promotion.
@@ -41,6 +54,14 @@ pub trait System {
     fn hint_fault(&mut self, _world: &mut World, _fault: &Fault) -> f64 {
         0.0
     }
+
+    /// Whether it wants to be told of every access. Only the exact mode can, and is slower for it.
+    fn wants_misses(&self) -> bool {
+        false
+    }
+
+    /// A thread accessed memory.
+    fn miss(&mut self, _world: &mut World, _miss: &Miss) {}
 
     /// A slice of time is over.
     fn step(&mut self, _world: &mut World, _tasks: &[Task]) {}

@@ -126,6 +126,11 @@ pub const TABLES: &[Descriptor] = &[
         make: || published::make("file.toml", include_str!("../../tables/file.toml")),
     },
     Descriptor {
+        name: "thp",
+        doc: "The same of 64 GiB in huge pages; version 3 of pghot.",
+        make: || published::make("thp.toml", include_str!("../../tables/thp.toml")),
+    },
+    Descriptor {
         name: "overcommit",
         doc: "Promotion into a full top tier, from a working set that fits into a cache; versions 4 and 6 of \
               pghot.",

@@ -3,7 +3,7 @@
 use super::take_fault;
 use crate::machine::NODES_MAX as NODES;
 use crate::memory::{ACCESSED, MARKED, Memory, node_of};
-use crate::systems::System;
+use crate::systems::{Miss, System};
 use crate::task::Task;
 use crate::world::World;
 
@@ -22,6 +22,7 @@ pub fn advance(
     for (ns, (latency, crowd)) in access_ns.iter_mut().zip(latencies.iter().zip(crowd)) {
         *ns = compute_ns + latency * crowd;
     }
+    let wants_misses = system.wants_misses();
     for number in 0..task.threads.len() {
         let thread = &mut task.threads[number];
         let Some(mut pages) = thread.pages.take() else {
@@ -41,6 +42,15 @@ pub fn advance(
                 if state & MARKED != 0 {
                     clock_ns += take_fault(world, system, task, head);
                 }
+            }
+            if wants_misses {
+                let miss = Miss {
+                    head,
+                    pages: folio_pages,
+                    cpu: task.first_cpu + number as u32,
+                    node: task.node,
+                };
+                system.miss(world, &miss);
             }
             let nid = node_of(world.memory.state(head));
             clock_ns += access_ns[nid];

@@ -1,23 +1,24 @@
 //! pghot: the real engine, records and sources' decisions, on the model instead of a kernel.
 
-use std::ops::Range;
+mod bits;
+mod host;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use pghot_engine::{
-    Batch, Found, Machine, Migrator, NodeRole, Outcome, Place, Settings, TUNABLES, Totals,
-    next_pass_ms,
-};
+use bits::Bits;
+use host::Host;
+use pghot_engine::{Migrator, Settings, TUNABLES, Totals, next_pass_ms};
 use pghot_hotness::{Format, Nid, Pfn, Rule, Span, Table};
-use pghot_sources::fake::{Access, AccessedBits, Event, Fake, Owner};
+use pghot_sources::fake::{Access, Event, Fake};
 use pghot_sources::{Config, Kind, SOURCES};
 use serde_json::{Value, json};
 
 use super::gate::promote_in_fault;
-use super::{Descriptor, Fault, Setting, System};
+use super::{Descriptor, Fault, Miss, Setting, System};
 use crate::Error;
-use crate::memory::{ABSENT, Memory, Page, page_of, pfn_of};
-use crate::node::Node;
+use crate::heat::Heat;
+use crate::memory::pfn_of;
 use crate::task::Task;
 use crate::world::World;
 
@@ -31,8 +32,10 @@ pub(super) const DESCRIPTOR: Descriptor = Descriptor {
 const EPOCH_MS: u64 = 1_000_000;
 /// How often the daemon looks whether the kernel's free-space shortcut is open.
 const LOOK_MS: u64 = 1000;
-/// Finding out who maps a page, in ns.
-const RESOLVE_NS: f64 = 700.0;
+/// The bit of sampling hardware in `enabled_sources`.
+const HW_SAMPLE: u32 = 0x2;
+/// A page without a record, as those of the top tier are.
+const UNTRACKED: Pfn = Pfn::MAX >> 1;
 /// Looking at the records of one hot section, in ns: 32 KiB at memory speed.
 const SECTION_NS: f64 = 4000.0;
 
@@ -44,6 +47,8 @@ struct Pghot {
     /// When each source wants to be asked next, in ns.
     due_ns: Vec<Option<u64>>,
     lanes: Vec<Lane>,
+    /// Sampling hardware is among the sources.
+    samples_misses: bool,
     /// The kernel would promote in faults, so they are off and page tables tell.
     is_standing_by: bool,
     looked_ms: Option<u64>,
@@ -70,6 +75,13 @@ impl Pghot {
             scan_stall_max: Duration::from_millis(u64::from(settings.scan_stall_max_ms)),
             hint_faults_run: settings.enabled_sources & 1 != 0,
         };
+        let samples_misses = settings.enabled_sources & HW_SAMPLE != 0;
+        if samples_misses && matches!(world.heat, Heat::Drawn(_)) {
+            return Err(Error::field(
+                "enabled_sources",
+                "sampling hardware sees single accesses, which only the exact mode has",
+            ));
+        }
         let enabled = SOURCES
             .iter()
             .filter(|source| source.bit & settings.enabled_sources != 0);
@@ -87,6 +99,7 @@ impl Pghot {
             rule,
             table,
             fakes,
+            samples_misses,
             is_standing_by: false,
             looked_ms: None,
         })
@@ -242,6 +255,25 @@ impl System for Pghot {
         }
     }
 
+    fn wants_misses(&self) -> bool {
+        self.samples_misses
+    }
+
+    fn miss(&mut self, world: &mut World, miss: &Miss) {
+        let is_near = world.nodes[world.memory.node(miss.head)].is_top_tier;
+        let access = Access {
+            head: match is_near {
+                true => UNTRACKED,
+                false => pfn_of(miss.head),
+            },
+            pages: u64::from(miss.pages),
+            cpu: miss.cpu,
+            nid: miss.node as Nid,
+            is_hinted: false,
+        };
+        self.tell(Event::Miss, &access, world);
+    }
+
     fn step(&mut self, world: &mut World, tasks: &[Task]) {
         self.look_at_free_space(world);
         self.step_sources(world, tasks);
@@ -301,185 +333,5 @@ impl System for Pghot {
             "lower_tier": self.lanes.iter().map(lane).collect::<Vec<_>>(),
             "sources": self.fakes.iter().map(|fake| stats(&**fake)).collect::<serde_json::Map<_, _>>(),
         })
-    }
-}
-
-/// The accessed bits of the model, as sources read them.
-///
-/// Pages of the top tier are numbered too, so that a page keeps its number; they are just never shown.
-struct Bits<'a> {
-    world: &'a mut World,
-    tasks: &'a [Task],
-    read_pages: u64,
-}
-
-impl Bits<'_> {
-    fn pid_of(&self, task: &Task) -> u32 {
-        self.world.memory.regions()[task.number].pid
-    }
-
-    /// Pages of the machine by the numbers that an owner's pages have.
-    fn pages(&self, owner: Owner, pages: &Range<u64>) -> Option<Range<Page>> {
-        let pid = match owner {
-            Owner::Process(pid) => pid,
-            Owner::Lruvec { memcg_id, .. } => memcg_id as u32,
-        };
-        let mut regions = self.world.memory.regions().iter();
-        let region = regions.find(|region| region.pid == pid)?;
-        let limit = u64::from(region.pages.end);
-        let at = |number: u64| (u64::from(region.pages.start) + number).min(limit) as Page;
-        Some(at(pages.start)..at(pages.end))
-    }
-}
-
-impl AccessedBits for Bits<'_> {
-    fn owners(&self) -> Vec<(Owner, u64)> {
-        let running = self.tasks.iter().filter(|task| task.is_running());
-        running
-            .flat_map(|task| {
-                let pages = task.region.pages.len() as u64;
-                let process = Owner::Process(self.pid_of(task));
-                let lruvec = Owner::Lruvec {
-                    memcg_id: u64::from(self.pid_of(task)),
-                    nid: task.region.home,
-                };
-                [(process, pages), (lruvec, pages)]
-            })
-            .collect()
-    }
-
-    fn clear(&mut self, owner: Owner, pages: Range<u64>) {
-        if let Some(pages) = self.pages(owner, &pages) {
-            self.read_pages += pages.len() as u64;
-            let World {
-                heat,
-                memory,
-                now_ns,
-                ..
-            } = &mut *self.world;
-            heat.clear(memory, pages, *now_ns);
-        }
-    }
-
-    fn young(&self, owner: Owner, pages: Range<u64>, sink: &mut dyn FnMut(&Access)) {
-        let Some(pages) = self.pages(owner, &pages) else {
-            return;
-        };
-        let world = &*self.world;
-        let Some(region) = world.memory.region_of(pages.start) else {
-            return;
-        };
-        for head in pages.step_by(region.folio_pages as usize) {
-            let state = world.memory.state(head);
-            if state & ABSENT != 0 || world.nodes[world.memory.node(head)].is_top_tier {
-                continue;
-            }
-            if world.heat.is_accessed(&world.memory, head, world.now_ns) {
-                sink(&Access {
-                    head: pfn_of(head),
-                    pages: u64::from(region.folio_pages),
-                    cpu: 0,
-                    nid: self.tasks[region.process].node as Nid,
-                    is_hinted: !region.is_shared,
-                });
-            }
-        }
-    }
-}
-
-/// The model, as the engine sees it.
-struct Host<'a> {
-    world: &'a mut World,
-    /// What the pass took so far, in ns: the daemon's clock goes on while it works.
-    spent_ns: f64,
-}
-
-impl Machine for Host<'_> {
-    fn now_ms(&self) -> u64 {
-        let now_ns = self.world.now_ns + self.spent_ns as u64;
-        EPOCH_MS + self.world.trouble.clock_ahead_ms + now_ns / 1_000_000
-    }
-
-    fn role(&mut self, nid: Nid) -> NodeRole {
-        match self.world.nodes.get(nid as usize) {
-            Some(node) if !node.is_online => NodeRole::Absent,
-            Some(node) if node.is_top_tier => NodeRole::TopTier,
-            Some(_) => NodeRole::LowerTier,
-            None => NodeRole::Absent,
-        }
-    }
-
-    fn room_pages(&mut self, target: Nid) -> u64 {
-        let demotes = self.world.spec.kernel.demotion_enabled;
-        let room = |node: &Node| match demotes {
-            true => node.room_with_reclaim(),
-            false => node.room(),
-        };
-        self.world.nodes.get(target as usize).map_or(0, room)
-    }
-
-    fn resolve(&mut self, pfns: &[Pfn], found: &mut Vec<Found>) {
-        self.spent_ns += pfns.len() as f64 * RESOLVE_NS;
-        for &pfn in pfns {
-            found.push(match self.world.trouble.hides() {
-                true => Found::Unresolved(Outcome::NotFound),
-                false => self.find(pfn),
-            });
-        }
-    }
-
-    fn promote(&mut self, batch: &Batch, outcomes: &mut Vec<Outcome>) {
-        let costs = &self.world.spec.costs;
-        let huge = batch.folios.iter().filter(|folio| folio.pages > 1).count();
-        let small = batch.folios.len() - huge;
-        self.spent_ns += costs.move_pages_ns(small as u64) + huge as f64 * costs.move_huge_ns;
-        self.world.counters.move_calls += 1;
-        for folio in &batch.folios {
-            let to = batch.target as usize;
-            let head = page_of(folio.pfn).map(|page| Memory::head(page, folio.pages));
-            let outcome = head.map_or(Outcome::Gone, |head| self.move_one(head, folio.pages, to));
-            outcomes.push(outcome);
-        }
-    }
-}
-
-impl Host<'_> {
-    fn find(&self, pfn: Pfn) -> Found {
-        let memory = &self.world.memory;
-        let Some((page, region)) =
-            page_of(pfn).and_then(|page| Some((page, memory.region_of(page)?)))
-        else {
-            return Found::Unresolved(Outcome::Free);
-        };
-        let head = Memory::head(page, region.folio_pages);
-        if memory.state(head) & ABSENT != 0 {
-            return Found::Unresolved(Outcome::Free);
-        }
-        if self.world.nodes[memory.node(head)].is_top_tier {
-            return Found::Unresolved(Outcome::MovedAlready);
-        }
-        let address = u64::from(head - region.pages.start) << 12;
-        Found::Folio {
-            place: Place::in_process(region.pid, address),
-            head: pfn_of(head),
-            pages: region.folio_pages,
-        }
-    }
-
-    fn move_one(&mut self, head: Page, pages: u32, to: usize) -> Outcome {
-        if self.world.memory.state(head) & ABSENT != 0 {
-            return Outcome::Gone;
-        }
-        if self.world.nodes[self.world.memory.node(head)].is_top_tier {
-            return Outcome::MovedAlready;
-        }
-        if let Some(refusal) = self.world.trouble.refusal() {
-            return refusal;
-        }
-        let moved = self.world.trouble.lies || self.world.move_folio(head, pages, to);
-        match moved {
-            true => Outcome::Moved,
-            false => Outcome::NoMemory,
-        }
     }
 }

@@ -1,0 +1,94 @@
+//! The accessed bits of the modelled machine, for the sources that read them.
+
+use std::ops::Range;
+
+use pghot_hotness::Nid;
+use pghot_sources::fake::{Access, AccessedBits, Owner};
+
+use crate::memory::{ABSENT, Page, pfn_of};
+use crate::task::Task;
+use crate::world::World;
+
+/// The accessed bits of the model, as sources read them.
+///
+/// Pages of the top tier are numbered too, so that a page keeps its number; they are just never shown.
+pub struct Bits<'a> {
+    pub world: &'a mut World,
+    pub tasks: &'a [Task],
+    /// Entries that were looked at or cleared.
+    pub read_pages: u64,
+}
+
+impl Bits<'_> {
+    fn pid_of(&self, task: &Task) -> u32 {
+        self.world.memory.regions()[task.number].pid
+    }
+
+    /// Pages of the machine by the numbers that an owner's pages have.
+    fn pages(&self, owner: Owner, pages: &Range<u64>) -> Option<Range<Page>> {
+        let pid = match owner {
+            Owner::Process(pid) => pid,
+            Owner::Lruvec { memcg_id, .. } => memcg_id as u32,
+        };
+        let mut regions = self.world.memory.regions().iter();
+        let region = regions.find(|region| region.pid == pid)?;
+        let limit = u64::from(region.pages.end);
+        let at = |number: u64| (u64::from(region.pages.start) + number).min(limit) as Page;
+        Some(at(pages.start)..at(pages.end))
+    }
+}
+
+impl AccessedBits for Bits<'_> {
+    fn owners(&self) -> Vec<(Owner, u64)> {
+        let running = self.tasks.iter().filter(|task| task.is_running());
+        running
+            .flat_map(|task| {
+                let pages = task.region.pages.len() as u64;
+                let process = Owner::Process(self.pid_of(task));
+                let lruvec = Owner::Lruvec {
+                    memcg_id: u64::from(self.pid_of(task)),
+                    nid: task.region.home,
+                };
+                [(process, pages), (lruvec, pages)]
+            })
+            .collect()
+    }
+
+    fn clear(&mut self, owner: Owner, pages: Range<u64>) {
+        if let Some(pages) = self.pages(owner, &pages) {
+            self.read_pages += pages.len() as u64;
+            let World {
+                heat,
+                memory,
+                now_ns,
+                ..
+            } = &mut *self.world;
+            heat.clear(memory, pages, *now_ns);
+        }
+    }
+
+    fn young(&self, owner: Owner, pages: Range<u64>, sink: &mut dyn FnMut(&Access)) {
+        let Some(pages) = self.pages(owner, &pages) else {
+            return;
+        };
+        let world = &*self.world;
+        let Some(region) = world.memory.region_of(pages.start) else {
+            return;
+        };
+        for head in pages.step_by(region.folio_pages as usize) {
+            let state = world.memory.state(head);
+            if state & ABSENT != 0 || world.nodes[world.memory.node(head)].is_top_tier {
+                continue;
+            }
+            if world.heat.is_accessed(&world.memory, head, world.now_ns) {
+                sink(&Access {
+                    head: pfn_of(head),
+                    pages: u64::from(region.folio_pages),
+                    cpu: 0,
+                    nid: self.tasks[region.process].node as Nid,
+                    is_hinted: !region.is_shared,
+                });
+            }
+        }
+    }
+}

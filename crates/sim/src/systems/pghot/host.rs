@@ -1,0 +1,110 @@
+//! The modelled machine, for the engine: who maps a page, how much room there is, and moves with their
+//! costs and refusals.
+
+use pghot_engine::{Batch, Found, Machine, NodeRole, Outcome, Place};
+use pghot_hotness::{Nid, Pfn};
+
+use super::EPOCH_MS;
+use crate::memory::{ABSENT, Memory, Page, page_of, pfn_of};
+use crate::node::Node;
+use crate::world::World;
+
+/// Finding out who maps a page, in ns.
+const RESOLVE_NS: f64 = 700.0;
+
+/// The model, as the engine sees it.
+pub struct Host<'a> {
+    pub world: &'a mut World,
+    /// What the pass took so far, in ns: the daemon's clock goes on while it works.
+    pub spent_ns: f64,
+}
+
+impl Machine for Host<'_> {
+    fn now_ms(&self) -> u64 {
+        let now_ns = self.world.now_ns + self.spent_ns as u64;
+        EPOCH_MS + self.world.trouble.clock_ahead_ms + now_ns / 1_000_000
+    }
+
+    fn role(&mut self, nid: Nid) -> NodeRole {
+        match self.world.nodes.get(nid as usize) {
+            Some(node) if !node.is_online => NodeRole::Absent,
+            Some(node) if node.is_top_tier => NodeRole::TopTier,
+            Some(_) => NodeRole::LowerTier,
+            None => NodeRole::Absent,
+        }
+    }
+
+    fn room_pages(&mut self, target: Nid) -> u64 {
+        let demotes = self.world.spec.kernel.demotion_enabled;
+        let room = |node: &Node| match demotes {
+            true => node.room_with_reclaim(),
+            false => node.room(),
+        };
+        self.world.nodes.get(target as usize).map_or(0, room)
+    }
+
+    fn resolve(&mut self, pfns: &[Pfn], found: &mut Vec<Found>) {
+        self.spent_ns += pfns.len() as f64 * RESOLVE_NS;
+        for &pfn in pfns {
+            found.push(match self.world.trouble.hides() {
+                true => Found::Unresolved(Outcome::NotFound),
+                false => self.find(pfn),
+            });
+        }
+    }
+
+    fn promote(&mut self, batch: &Batch, outcomes: &mut Vec<Outcome>) {
+        let costs = &self.world.spec.costs;
+        let huge = batch.folios.iter().filter(|folio| folio.pages > 1).count();
+        let small = batch.folios.len() - huge;
+        self.spent_ns += costs.move_pages_ns(small as u64) + huge as f64 * costs.move_huge_ns;
+        self.world.counters.move_calls += 1;
+        for folio in &batch.folios {
+            let to = batch.target as usize;
+            let head = page_of(folio.pfn).map(|page| Memory::head(page, folio.pages));
+            let outcome = head.map_or(Outcome::Gone, |head| self.move_one(head, folio.pages, to));
+            outcomes.push(outcome);
+        }
+    }
+}
+
+impl Host<'_> {
+    fn find(&self, pfn: Pfn) -> Found {
+        let memory = &self.world.memory;
+        let Some((page, region)) =
+            page_of(pfn).and_then(|page| Some((page, memory.region_of(page)?)))
+        else {
+            return Found::Unresolved(Outcome::Free);
+        };
+        let head = Memory::head(page, region.folio_pages);
+        if memory.state(head) & ABSENT != 0 {
+            return Found::Unresolved(Outcome::Free);
+        }
+        if self.world.nodes[memory.node(head)].is_top_tier {
+            return Found::Unresolved(Outcome::MovedAlready);
+        }
+        let address = u64::from(head - region.pages.start) << 12;
+        Found::Folio {
+            place: Place::in_process(region.pid, address),
+            head: pfn_of(head),
+            pages: region.folio_pages,
+        }
+    }
+
+    fn move_one(&mut self, head: Page, pages: u32, to: usize) -> Outcome {
+        if self.world.memory.state(head) & ABSENT != 0 {
+            return Outcome::Gone;
+        }
+        if self.world.nodes[self.world.memory.node(head)].is_top_tier {
+            return Outcome::MovedAlready;
+        }
+        if let Some(refusal) = self.world.trouble.refusal() {
+            return refusal;
+        }
+        let moved = self.world.trouble.lies || self.world.move_folio(head, pages, to);
+        match moved {
+            true => Outcome::Moved,
+            false => Outcome::NoMemory,
+        }
+    }
+}

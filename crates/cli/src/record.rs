@@ -16,14 +16,12 @@ use pghot_linux::fights::fights;
 use pghot_linux::probe::Level;
 use pghot_linux::{SysRoot, bpf};
 use pghot_profile::{BLOCK_PAGES, Profile, file};
+use pghot_sim::machine::PAGES_PER_MIB;
 use pghot_sources::pgtscan::record::{Order, Progress, record};
 use pghot_sources::{Kind, SOURCES};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::commands::say;
-
-/// Base pages of a MiB.
-const PAGES_PER_MIB: u64 = 256;
 
 /// The command. `daemon` are the arguments that say where a daemon listens.
 pub fn command(daemon: &[Arg]) -> Command {

@@ -178,12 +178,8 @@ fn table(published: &Published, what: &str, unit: &str, cells: Vec<Cell>) -> Tab
     let (signs, differences) = signs(&cells);
     let (ordered, pairs) = order(&cells);
     let mut notes = vec![format!(
-        "The median absolute error of predictions is {:.0} %.",
-        100.0 * median_error(&cells)
-    )];
-    notes.push(format!(
         "Of pairs of predicted cells in a row, {ordered} of {pairs} are in the published order."
-    ));
+    )];
     if differences > 0 {
         notes.push(format!(
             "Of predicted differences against {BASELINE}, {signs} of {differences} have the \
@@ -222,14 +218,6 @@ const NOTES: &[&str] = &[
      the model. On the real machine their homes bounced, which the model does not do; so they scan, \
      fault and migrate four times as much there as here.",
 ];
-
-/// Of predicted cells, without regard to the sign.
-fn median_error(cells: &[Cell]) -> f64 {
-    let predicted = cells.iter().filter(|cell| !cell.is_calibration);
-    let mut errors: Vec<f64> = predicted.filter_map(Cell::error).map(f64::abs).collect();
-    errors.sort_by(f64::total_cmp);
-    errors.get(errors.len() / 2).copied().unwrap_or(0.0)
-}
 
 /// Of the predicted differences against the baseline: those with the published sign, and all.
 fn signs(cells: &[Cell]) -> (usize, usize) {

@@ -11,7 +11,7 @@ use host::Host;
 use pghot_engine::{Migrator, Settings, TUNABLES, Totals, next_pass_ms};
 use pghot_hotness::{Format, Nid, Pfn, Rule, Span, Table};
 use pghot_sources::fake::{Access, Event, Fake};
-use pghot_sources::{Config, Kind, SOURCES};
+use pghot_sources::{Config, Kind, SOURCES, hw_sample};
 use serde_json::{Value, json};
 
 use super::gate::promote_in_fault;
@@ -32,8 +32,6 @@ pub(super) const DESCRIPTOR: Descriptor = Descriptor {
 const EPOCH_MS: u64 = 1_000_000;
 /// How often the daemon looks whether the kernel's free-space shortcut is open.
 const LOOK_MS: u64 = 1000;
-/// The bit of sampling hardware in `enabled_sources`.
-const HW_SAMPLE: u32 = 0x2;
 /// A page without a record, as those of the top tier are.
 const UNTRACKED: Pfn = Pfn::MAX >> 1;
 /// Looking at the records of one hot section, in ns: 32 KiB at memory speed.
@@ -47,8 +45,6 @@ struct Pghot {
     /// When each source wants to be asked next, in ns.
     due_ns: Vec<Option<u64>>,
     lanes: Vec<Lane>,
-    /// Sampling hardware is among the sources.
-    samples_misses: bool,
     /// The kernel would promote in faults, so they are off and page tables tell.
     is_standing_by: bool,
     looked_ms: Option<u64>,
@@ -75,8 +71,8 @@ impl Pghot {
             scan_stall_max: Duration::from_millis(u64::from(settings.scan_stall_max_ms)),
             hint_faults_run: settings.enabled_sources & 1 != 0,
         };
-        let samples_misses = settings.enabled_sources & HW_SAMPLE != 0;
-        if samples_misses && matches!(world.heat, Heat::Drawn(_)) {
+        let samples = settings.enabled_sources & hw_sample::DESCRIPTOR.bit != 0;
+        if samples && matches!(world.heat, Heat::Drawn(_)) {
             return Err(Error::field(
                 "enabled_sources",
                 "sampling hardware sees single accesses, which only the exact mode has",
@@ -99,7 +95,6 @@ impl Pghot {
             rule,
             table,
             fakes,
-            samples_misses,
             is_standing_by: false,
             looked_ms: None,
         })
@@ -256,7 +251,7 @@ impl System for Pghot {
     }
 
     fn wants_misses(&self) -> bool {
-        self.samples_misses
+        self.settings.enabled_sources & hw_sample::DESCRIPTOR.bit != 0
     }
 
     fn miss(&mut self, world: &mut World, miss: &Miss) {

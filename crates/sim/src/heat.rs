@@ -159,14 +159,26 @@ impl Heat {
         }
     }
 
+    /// Reclaim asks again between two looks: whether a folio was accessed since the last one.
+    pub fn take_referenced_since_look(
+        &mut self,
+        memory: &mut Memory,
+        head: Page,
+        now_ns: u64,
+    ) -> bool {
+        match self {
+            Heat::Bits => self.clear_one(memory, head),
+            Heat::Drawn(drawn) => {
+                let [since, _] = drawn.looks_ns[(head / HUGE_PAGES) as usize];
+                drawn.draw(memory, head, since, now_ns)
+            }
+        }
+    }
+
     /// Reclaim asks whether a folio was accessed since it last looked.
     pub fn take_referenced(&mut self, memory: &mut Memory, head: Page, now_ns: u64) -> bool {
         match self {
-            Heat::Bits => {
-                let was = memory.state(head) & ACCESSED != 0;
-                memory.clear(head, ACCESSED);
-                was
-            }
+            Heat::Bits => self.clear_one(memory, head),
             Heat::Drawn(drawn) => {
                 let since = drawn.since_last_look(head, now_ns);
                 drawn.draw(memory, head, since, now_ns)

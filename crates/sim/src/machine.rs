@@ -4,6 +4,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
+use crate::copying::spec::MigrationSpec;
+use crate::reclaim::LruKind;
 
 /// Base pages of a MiB.
 pub const PAGES_PER_MIB: u64 = 256;
@@ -20,6 +22,9 @@ pub struct MachineSpec {
     /// The kernel's settings.
     #[serde(default)]
     pub kernel: KernelSpec,
+    /// How pages are copied when they move.
+    #[serde(default)]
+    pub migration: MigrationSpec,
     /// What things cost.
     #[serde(default)]
     pub costs: Costs,
@@ -74,6 +79,8 @@ pub struct KernelSpec {
     pub demotion_enabled: bool,
     /// `vm.watermark_scale_factor`.
     pub watermark_scale_factor: u64,
+    /// How reclaim knows what is cold.
+    pub lru: LruKind,
 }
 
 impl Default for KernelSpec {
@@ -87,6 +94,7 @@ impl Default for KernelSpec {
             promote_rate_limit_mbps: 65_536,
             demotion_enabled: true,
             watermark_scale_factor: 10,
+            lru: LruKind::default(),
         }
     }
 }
@@ -97,6 +105,8 @@ impl Default for KernelSpec {
 pub struct Costs {
     /// What a thread does between two accesses.
     pub compute_ns: f64,
+    /// Reading a page of page cache by a system call, without the latency of its memory.
+    pub read_ns: f64,
     /// A hint fault, in the thread that takes it.
     pub hint_fault_ns: f64,
     /// Making one page-table entry fault, in the thread that scans.
@@ -111,28 +121,13 @@ pub struct Costs {
     pub reclaim_ns: f64,
     /// Reading one accessed bit, or clearing it.
     pub accessed_bit_ns: f64,
-    /// A call of `move_pages(2)`, by base pages: pages of the call, and ns of the whole call; in between
-    /// on a straight line, beyond the last as dear a page as there.
-    pub move_pages: Vec<(u64, f64)>,
 }
 
 impl Default for Costs {
     fn default() -> Self {
-        // 4096 bytes by the throughput that a Zen 3 showed for so many folios in one call.
-        let gb_s = [
-            (1, 0.04),
-            (4, 0.16),
-            (8, 0.29),
-            (16, 0.54),
-            (64, 1.15),
-            (256, 1.86),
-            (512, 2.21),
-            (2048, 2.62),
-            (4096, 2.74),
-        ];
-        let call_ns = |(pages, gb_s): (u64, f64)| (pages, pages as f64 * 4096.0 / gb_s);
         Costs {
             compute_ns: 1.0,
+            read_ns: 735.0,
             hint_fault_ns: 1000.0,
             mark_ns: 50.0,
             move_alone_ns: 3000.0,
@@ -140,28 +135,15 @@ impl Default for Costs {
             demote_ns: 1850.0,
             reclaim_ns: 100.0,
             accessed_bit_ns: 10.0,
-            move_pages: gb_s.into_iter().map(call_ns).collect(),
         }
     }
 }
 
 impl Costs {
-    /// A call of `move_pages` for so many base pages, in ns.
-    pub fn move_pages_ns(&self, pages: u64) -> f64 {
-        let (mut from, mut from_ns) = (0, 0.0);
-        for &(to, to_ns) in &self.move_pages {
-            if pages <= to {
-                let part = (pages - from) as f64 / (to - from) as f64;
-                return from_ns + part * (to_ns - from_ns);
-            }
-            (from, from_ns) = (to, to_ns);
-        }
-        from_ns / from.max(1) as f64 * pages as f64
-    }
-
     fn check(&self) -> Result<(), Error> {
         let single = [
             ("compute_ns", self.compute_ns),
+            ("read_ns", self.read_ns),
             ("hint_fault_ns", self.hint_fault_ns),
             ("mark_ns", self.mark_ns),
             ("move_alone_ns", self.move_alone_ns),
@@ -177,16 +159,6 @@ impl Costs {
                     format!("{ns} is not a time"),
                 ));
             }
-        }
-        let rises = |w: &[(u64, f64)]| w[0].0 < w[1].0 && w[0].1 <= w[1].1 && w[1].1.is_finite();
-        let starts = self.move_pages.first();
-        if !starts.is_some_and(|&(pages, ns)| pages > 0 && ns >= 0.0)
-            || !self.move_pages.windows(2).all(rises)
-        {
-            return Err(Error::field(
-                "machine.costs.move_pages",
-                "it needs pairs of pages and ns, both rising from the first on",
-            ));
         }
         Ok(())
     }
@@ -225,6 +197,7 @@ impl MachineSpec {
                 ));
             }
         }
+        self.migration.check()?;
         self.costs.check()
     }
 
@@ -309,7 +282,7 @@ mod tests {
     #[test]
     fn an_impossible_machine_is_named_by_its_field() {
         type Damage = fn(&mut MachineSpec);
-        let broken: [(&str, Damage); 7] = [
+        let broken: [(&str, Damage); 8] = [
             ("machine.node", |m| m.node.clear()),
             ("machine.node[1].memory_mib", |m| m.node[1].memory_mib = 0),
             ("machine.node[1].memory_mib", |m| {
@@ -324,7 +297,8 @@ mod tests {
             ("machine.kernel.scan_size_mib", |m| {
                 m.kernel.scan_size_mib = 0
             }),
-            ("machine.costs.move_pages", |m| m.costs.move_pages.clear()),
+            ("machine.costs.mark_ns", |m| m.costs.mark_ns = -1.0),
+            ("machine.migration.channels", |m| m.migration.channels = 0),
         ];
         for (field, damage) in broken {
             let mut machine = two_tiers();
@@ -332,17 +306,5 @@ mod tests {
             let error = machine.check().unwrap_err().to_string();
             assert!(error.contains(field), "{error}");
         }
-    }
-
-    #[test]
-    fn a_call_costs_what_was_measured() {
-        let costs = Costs::default();
-        let gb_s = |pages: u64| pages as f64 * 4096.0 / costs.move_pages_ns(pages);
-        for (pages, measured) in [(1, 0.04), (512, 2.21), (4096, 2.74)] {
-            assert!((gb_s(pages) - measured).abs() < 1e-9);
-        }
-        assert!(gb_s(1024) > 2.21 && gb_s(1024) < 2.62);
-        assert!((gb_s(1 << 20) - 2.74).abs() < 1e-9, "as at the end");
-        assert_eq!(costs.move_pages_ns(0), 0.0);
     }
 }

@@ -8,6 +8,7 @@
 use std::ops::Range;
 
 use pghot_hotness::{Pfn, PfnRange, SECTION_PAGES};
+use serde::{Deserialize, Serialize};
 
 /// A page's number.
 pub type Page = u32;
@@ -31,6 +32,42 @@ pub const LISTED: u8 = 0x40;
 /// There is no such page.
 pub const ABSENT: u8 = 0x80;
 
+/// What memory is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Backing {
+    /// Private base pages.
+    #[default]
+    Anon,
+    /// Private huge pages.
+    Thp,
+    /// Base pages that hint faults do not see, because several processes map them.
+    Shared,
+    /// Base pages of a file that nobody maps: each access is a system call that reads one page.
+    PageCache,
+}
+
+impl Backing {
+    /// Base pages of each folio.
+    pub fn folio_pages(self) -> u32 {
+        match self {
+            Backing::Thp => HUGE_PAGES,
+            Backing::Anon | Backing::Shared | Backing::PageCache => 1,
+        }
+    }
+
+    /// Whether the kernel's scanner marks its entries.
+    pub fn is_hinted(self) -> bool {
+        matches!(self, Backing::Anon | Backing::Thp)
+    }
+
+    /// Whether there are page-table entries, with their accessed bits. Reads of what nobody maps are known
+    /// to reclaim alone.
+    pub fn is_mapped(self) -> bool {
+        self != Backing::PageCache
+    }
+}
+
 /// The memory of one process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Region {
@@ -40,12 +77,12 @@ pub struct Region {
     pub pid: u32,
     /// Its pages.
     pub pages: Range<Page>,
-    /// Base pages of each folio: 1 or [`HUGE_PAGES`].
+    /// What they are made of.
+    pub backing: Backing,
+    /// Base pages of each folio: [`Backing::folio_pages`], kept because every look at a page asks for it.
     pub folio_pages: u32,
     /// The lower-tier node where its pages have their PFNs.
     pub home: u32,
-    /// Several processes map it: hint faults do not see it.
-    pub is_shared: bool,
 }
 
 /// All pages of the machine's processes.
@@ -126,6 +163,12 @@ impl Memory {
         let (_, number) = self.starts[after.checked_sub(1)?];
         let region = &self.regions[number];
         (page < region.pages.end).then_some(region)
+    }
+
+    /// Whether a page has an entry in page tables, and so an accessed bit.
+    pub fn is_mapped(&self, page: Page) -> bool {
+        self.region_of(page)
+            .is_some_and(|region| region.backing.is_mapped())
     }
 
     /// The first page of a page's folio.
@@ -215,9 +258,9 @@ mod tests {
             process,
             pid: process as u32 + 1,
             pages: 0..pages,
+            backing: Backing::Anon,
             folio_pages: 1,
             home,
-            is_shared: false,
         }
     }
 

@@ -1,7 +1,7 @@
-//! A node's memory: how much is free, the kernel's watermarks, and the list that reclaim goes through.
+//! A node's memory: how much is free, the kernel's watermarks, and the lists that reclaim goes through.
 
-use crate::machine::{NodeSpec, PAGES_PER_MIB};
-use crate::memory::Page;
+use crate::machine::{KernelSpec, NodeSpec, PAGES_PER_MIB};
+use crate::reclaim::Lru;
 
 /// The kernel's bounds of `min_free_kbytes`.
 const MIN_FREE_KIB: (f64, f64) = (128.0, 262_144.0);
@@ -52,25 +52,22 @@ pub struct Node {
     pub is_online: bool,
     /// Whether kswapd is at work.
     pub is_reclaiming: bool,
-    /// Heads of the folios here, in the order in which they came; some may have left meanwhile.
-    pub listed: Vec<Page>,
-    /// Where reclaim goes on.
-    pub hand: usize,
+    /// The folios here, if hot pages belong here.
+    pub lru: Lru,
 }
 
 impl Node {
     /// An empty node of a machine with so many pages in all.
-    pub fn new(spec: &NodeSpec, all_pages: u64, scale_factor: u64) -> Node {
+    pub fn new(spec: &NodeSpec, all_pages: u64, kernel: &KernelSpec) -> Node {
         let pages = spec.pages();
         Node {
             pages,
             free: pages,
-            watermarks: Watermarks::new(pages, all_pages, scale_factor),
+            watermarks: Watermarks::new(pages, all_pages, kernel.watermark_scale_factor),
             is_top_tier: spec.is_top_tier(),
             is_online: true,
             is_reclaiming: false,
-            listed: Vec::new(),
-            hand: 0,
+            lru: Lru::new(kernel.lru),
         }
     }
 
@@ -110,7 +107,7 @@ mod tests {
             latency_ns: vec![100.0],
             bandwidth_mib_s: None,
         };
-        Node::new(&spec, spec.pages(), 10)
+        Node::new(&spec, spec.pages(), &KernelSpec::default())
     }
 
     #[test]

@@ -255,7 +255,7 @@ mod tests {
             pages: 0..1000,
             folio_pages: 1,
             home: 1,
-            is_shared: false,
+            backing: crate::memory::Backing::Anon,
         };
         let memory = Memory::new(vec![region], &[1]);
         let mut rates = Rates::new(1);

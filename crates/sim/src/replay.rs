@@ -13,8 +13,10 @@ use pghot_profile::{BLOCK_PAGES, Interval, Process, Profile, Touched};
 use pghot_workloads::plan::{Pattern, Phase, Plan, Weighted};
 
 use crate::Error;
+use crate::copying::spec::MigrationSpec;
 use crate::machine::{Costs, KernelSpec, MachineSpec, NodeSpec, PAGES_PER_MIB};
-use crate::scenario::{Backing, Mode, ProcessSpec, Recorded, Scenario};
+use crate::memory::Backing;
+use crate::scenario::{Mode, ProcessSpec, Recorded, Scenario};
 
 /// Accesses that miss all caches in a second of CPU time, if nobody says otherwise: with 100 ns each, a
 /// program waits for memory a fifth of the time.
@@ -64,6 +66,7 @@ pub(crate) fn machine_of(top_mib: u64, lower_mib: u64) -> MachineSpec {
             node(lower_mib, 0, Vec::new()),
         ],
         kernel: KernelSpec::default(),
+        migration: MigrationSpec::default(),
         costs: Costs::default(),
     }
 }

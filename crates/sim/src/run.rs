@@ -11,7 +11,7 @@ use crate::memory::{Memory, Region};
 use crate::rates::Rates;
 use crate::reclaim::reclaim;
 use crate::scan::Scan;
-use crate::scenario::{Backing, Mode, ProcessSpec, Scenario};
+use crate::scenario::{Mode, ProcessSpec, Scenario};
 use crate::systems::{self, Setting, System};
 use crate::task::{Task, Thread};
 use crate::traffic::exact;
@@ -384,9 +384,9 @@ fn lay_out(scenario: &Scenario) -> World {
         process,
         pid: process as u32 + 1,
         pages: 0..spec.pages(),
-        folio_pages: spec.folio_pages(),
+        backing: spec.backing,
+        folio_pages: spec.backing.folio_pages(),
         home: spec.home.unwrap_or(homes[0]),
-        is_shared: spec.backing == Backing::Shared,
     };
     let memory = Memory::new(
         scenario.process.iter().zip(0..).map(region).collect(),

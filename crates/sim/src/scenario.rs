@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 use crate::machine::{MachineSpec, PAGES_PER_MIB};
-use crate::memory::HUGE_PAGES;
+use crate::memory::Backing;
 use crate::plan::part;
 
 /// Processes of a scenario, each by its `count`.
@@ -108,19 +108,6 @@ pub struct Recorded {
     pub plan: Plan,
     /// How long each lasts at least, in ns.
     pub least_ns: Vec<u64>,
-}
-
-/// What memory is made of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Backing {
-    /// Private base pages.
-    #[default]
-    Anon,
-    /// Private huge pages.
-    Thp,
-    /// Base pages that hint faults do not see, because several processes map them.
-    Shared,
 }
 
 /// A phase of a process.
@@ -297,14 +284,6 @@ impl ProcessSpec {
     /// Base pages of its memory.
     pub fn pages(&self) -> u32 {
         (self.memory_mib * PAGES_PER_MIB) as u32
-    }
-
-    /// Base pages of its folios.
-    pub fn folio_pages(&self) -> u32 {
-        match self.backing {
-            Backing::Thp => HUGE_PAGES,
-            Backing::Anon | Backing::Shared => 1,
-        }
     }
 
     fn check(&self, number: usize, machine: &MachineSpec) -> Result<(), Error> {

@@ -57,6 +57,17 @@ pub struct Moved {
     pub from: usize,
     /// Where it is.
     pub to: usize,
+    /// What for.
+    pub why: Why,
+}
+
+/// Why a folio moves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// It is hot or cold.
+    Tiering,
+    /// Its node goes offline.
+    Offlining,
 }
 
 /// The machine.
@@ -73,7 +84,7 @@ pub struct World {
     pub heat: Heat,
     /// What was counted.
     pub counters: Counters,
-    /// Moves since the workload last looked.
+    /// Moves since the machine's last step.
     pub moved: Vec<Moved>,
     /// What goes wrong.
     pub trouble: Trouble,
@@ -83,11 +94,7 @@ impl World {
     /// A machine whose memory is laid out and empty.
     pub fn new(spec: &MachineSpec, memory: Memory, heat: Heat) -> World {
         let all_pages = spec.node.iter().map(|node| node.pages()).sum();
-        let scale = spec.kernel.watermark_scale_factor;
-        let nodes = spec
-            .node
-            .iter()
-            .map(|node| Node::new(node, all_pages, scale));
+        let nodes = (spec.node.iter()).map(|node| Node::new(node, all_pages, &spec.kernel));
         World {
             spec: spec.clone(),
             now_ns: 0,
@@ -133,6 +140,46 @@ impl World {
 
     /// Moves a folio to a node if it has so many free pages; a mapping that was marked is whole again.
     pub fn move_folio(&mut self, head: Page, pages: u32, to: usize) -> bool {
+        let from = self.memory.node(head);
+        if !self.relocate(head, pages, to, Why::Tiering) {
+            return false;
+        }
+        let count = u64::from(pages);
+        match (self.nodes[from].is_top_tier, self.nodes[to].is_top_tier) {
+            (false, true) => self.counters.promoted_pages += count,
+            (true, false) => self.counters.demoted_pages += count,
+            _ => {}
+        }
+        true
+    }
+
+    /// Takes a node offline: whatever is there goes elsewhere first, from the top tier down to where its
+    /// number is from, from a lower tier up. If it does not fit the node stays, as in a kernel, with what
+    /// could not go.
+    pub fn offline(&mut self, nid: usize) -> bool {
+        let tops: Vec<usize> = (0..self.nodes.len())
+            .filter(|other| *other != nid && self.nodes[*other].is_top_tier)
+            .collect();
+        let mut is_empty = true;
+        for region in self.memory.regions().to_vec() {
+            let homes = match self.nodes[nid].is_top_tier {
+                true => vec![region.home as usize],
+                false => tops.clone(),
+            };
+            for head in region.pages.step_by(region.folio_pages as usize) {
+                if self.memory.state(head) & ABSENT != 0 || self.memory.node(head) != nid {
+                    continue;
+                }
+                let mut homes = homes.iter();
+                let pages = region.folio_pages;
+                is_empty &= homes.any(|home| self.relocate(head, pages, *home, Why::Offlining));
+            }
+        }
+        self.nodes[nid].is_online = !is_empty;
+        is_empty
+    }
+
+    fn relocate(&mut self, head: Page, pages: u32, to: usize, why: Why) -> bool {
         let count = u64::from(pages);
         let from = self.memory.node(head);
         if self.memory.state(head) & ABSENT != 0
@@ -147,26 +194,22 @@ impl World {
         self.memory.put(head, to);
         self.memory.clear(head, MARKED);
         self.list(head, to);
-        match (self.nodes[from].is_top_tier, self.nodes[to].is_top_tier) {
-            (false, true) => self.counters.promoted_pages += count,
-            (true, false) => self.counters.demoted_pages += count,
-            _ => {}
-        }
         self.moved.push(Moved {
             head,
             pages,
             from,
             to,
+            why,
         });
         true
     }
 
     /// Reclaim goes through the lists of top-tier nodes; a folio that is on one stays on it until
     /// reclaim meets it there.
-    fn list(&mut self, head: Page, nid: usize) {
+    pub(crate) fn list(&mut self, head: Page, nid: usize) {
         if self.nodes[nid].is_top_tier && self.memory.state(head) & LISTED == 0 {
             self.memory.set(head, LISTED);
-            self.nodes[nid].listed.push(head);
+            self.nodes[nid].lru.push(head);
         }
     }
 }

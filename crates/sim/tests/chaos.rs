@@ -14,7 +14,7 @@ const SEEDS: u64 = 10_000;
 fn the_engine_keeps_its_promises() {
     let seeds = env::var("PGHOT_CHAOS_SEEDS").map_or(SEEDS, |text| text.parse().unwrap());
     let next = AtomicU64::new(0);
-    let sums: Vec<AtomicU64> = (0..5).map(|_| AtomicU64::new(0)).collect();
+    let sums: Vec<AtomicU64> = (0..6).map(|_| AtomicU64::new(0)).collect();
     let work = || {
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
@@ -29,6 +29,7 @@ fn the_engine_keeps_its_promises() {
                 story.refused_pages,
                 story.restarts.into(),
                 story.respawns.into(),
+                story.offlinings.into(),
             ];
             for (sum, happened) in sums.iter().zip(happened) {
                 sum.fetch_add(happened, Ordering::Relaxed);

@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use pghot_sim::reclaim::LruKind;
 use pghot_sim::run::{Run, Simulation};
 use pghot_sim::scenario::{Mode, Scenario};
 use pghot_sim::systems::SYSTEMS;
@@ -60,8 +61,13 @@ fn the_modes_agree() {
     let huge = "memory_mib = 256\nbacking = 'thp'\naccesses = 60_000_000\nworkload = 'uniform'\n";
     let shared =
         "memory_mib = 128\nbacking = 'shared'\naccesses = 60_000_000\nworkload = 'uniform'\n";
-    for process in [random, SKEWED, crowded, huge, shared] {
-        let scenario = scenario(process);
+    let mut scenarios = [random, SKEWED, crowded, huge, shared]
+        .map(scenario)
+        .to_vec();
+    let mut lists = scenario(crowded);
+    lists.machine.kernel.lru = LruKind::Lists;
+    scenarios.push(lists);
+    for scenario in scenarios {
         for system in SYSTEMS {
             let exact = run(&scenario, system.name, Mode::Exact);
             let statistical = run(&scenario, system.name, Mode::Statistical);
@@ -70,7 +76,7 @@ fn the_modes_agree() {
             let near = near_share(&statistical) - near_share(&exact);
             assert!(
                 time.abs() < ERROR && near.abs() < ERROR,
-                "{} on {process}: time {time:+.4}, near {near:+.4}\n{:?}\n{:?}",
+                "{} on {scenario:?}: time {time:+.4}, near {near:+.4}\n{:?}\n{:?}",
                 system.name,
                 exact.counters,
                 statistical.counters
@@ -80,34 +86,40 @@ fn the_modes_agree() {
 }
 
 /// Memory that several processes share has no hint faults; sampling hardware sees it all the same, and only
-/// what it sampled.
+/// what it sampled. Page cache that nobody maps is seen by its own source alone.
 #[test]
-fn sampling_hardware_finds_what_is_hot() {
-    let text = "name = 'shared'\nseconds = 20\n[[machine.node]]\nmemory_mib = 64\ncpus = 2\n\
-        latency_ns = [100, 250]\n[[machine.node]]\nmemory_mib = 128\n[[process]]\nmemory_mib = 64\n\
-        threads = 2\nbacking = 'shared'\n[[process.phase]]\npattern = 'skewed'\nhot = [0.3, 0.4]\n\
-        hot_percent = 95\naccesses = 20_000_000\n";
-    let scenario = Scenario::parse(text, Path::new("x")).unwrap();
-    let settings = |mask: &str| vec![("enabled_sources".to_owned(), mask.to_owned())];
-    let run = |mask| {
-        let simulation = Simulation::new(&scenario, "pghot", &settings(mask)).unwrap();
-        simulation.finish(&mut |_, _| {})
+fn what_hint_faults_do_not_see_is_found_by_others() {
+    let text = |backing: &str| {
+        format!(
+            "name = 'x'\nseconds = 60\n[[machine.node]]\nmemory_mib = 64\ncpus = 2\n\
+             latency_ns = [100, 250]\n[[machine.node]]\nmemory_mib = 128\n[[process]]\n\
+             memory_mib = 64\nthreads = 2\nbacking = '{backing}'\n[[process.phase]]\n\
+             pattern = 'skewed'\nhot = [0.3, 0.4]\nhot_percent = 95\naccesses = 20_000_000\n"
+        )
     };
-    let (faults, samples) = (run("0x1"), run("0x2"));
-    assert_eq!(faults.counters.promoted_pages, 0);
-    let near = samples.counters.near_accesses as f64 / samples.counters.accesses as f64;
-    assert!(near > 0.5, "{near}: {:?}", samples.counters);
-    let source = &samples.details["sources"]["hw_sample"];
-    let seen = source["recorded"].as_u64().unwrap() + source["not_tracked"].as_u64().unwrap();
-    // Two threads at their first period of 16 at most.
-    assert!(seen > 1000 && seen <= samples.counters.accesses, "{source}");
-
-    let drawn = Scenario {
-        mode: Mode::Statistical,
-        ..scenario
-    };
-    let error = Simulation::new(&drawn, "pghot", &settings("0x2"))
-        .err()
-        .unwrap();
-    assert!(error.to_string().contains("exact mode"), "{error}");
+    for (backing, blind, seeing, source) in [
+        ("shared", "0x1", "0x2", "hw_sample"),
+        ("page_cache", "0x17", "0x8", "page_cache"),
+    ] {
+        let mut times = Vec::new();
+        for mode in [Mode::Exact, Mode::Statistical] {
+            let mut scenario = Scenario::parse(&text(backing), Path::new("x")).unwrap();
+            scenario.mode = mode;
+            let run = |mask: &str| {
+                let settings = vec![("enabled_sources".to_owned(), mask.to_owned())];
+                let simulation = Simulation::new(&scenario, "pghot", &settings).unwrap();
+                simulation.finish(&mut |_, _| {})
+            };
+            assert_eq!(run(blind).counters.promoted_pages, 0, "{backing}");
+            let seen = run(seeing);
+            assert!(near_share(&seen) > 0.5, "{backing}: {:?}", seen.counters);
+            let stats = &seen.details["sources"][source];
+            let recorded = stats["recorded"].as_u64().unwrap();
+            let told = recorded + stats["not_tracked"].as_u64().unwrap();
+            assert!(told > 1000 && told <= seen.counters.accesses, "{stats}");
+            times.push(seen.elapsed_s);
+        }
+        let error = times[1] / times[0] - 1.0;
+        assert!(error.abs() < ERROR, "{backing}: {times:?}");
+    }
 }

@@ -36,8 +36,8 @@ pub enum Event {
     HintFault,
     /// A read of page cache that no process maps, by a system call.
     CacheRead,
-    /// A load that had to wait for memory: what sampling hardware counts.
-    Miss,
+    /// The last of so many loads of a CPU that had to wait for memory: what sampling hardware counts.
+    Misses(u64),
     /// A hint of an application.
     Hint,
 }
@@ -79,6 +79,12 @@ pub trait Fake: Send {
 
     /// Something happened. Most sources wait for one kind of event, or for none.
     fn event(&mut self, _event: Event, _access: &Access, _now: Duration) {}
+
+    /// Of so many misses of a CPU it looks at one: a model that does not know the others need not show
+    /// them, if it counts them.
+    fn miss_period(&self) -> u64 {
+        1
+    }
 
     /// Does what is due, and says how soon it wants to be asked again; `None` for never.
     fn step(&mut self, _bits: &mut dyn AccessedBits, _now: Duration) -> Option<Duration> {
@@ -273,7 +279,12 @@ mod tests {
         let mut due = Some(model.now);
         while model.now < end {
             for page in model.run() {
-                for event in [Event::HintFault, Event::CacheRead, Event::Miss, Event::Hint] {
+                for event in [
+                    Event::HintFault,
+                    Event::CacheRead,
+                    Event::Misses(1),
+                    Event::Hint,
+                ] {
                     let access = model.access(page);
                     fake.event(event, &access, model.now);
                 }

@@ -7,7 +7,7 @@ use pghot_engine::{Outcome, Totals};
 use crate::machine::PAGES_PER_MIB;
 use crate::memory::{ABSENT, Page, node_of};
 use crate::systems::Setting;
-use crate::world::{Moved, World};
+use crate::world::{Moved, Why, World};
 
 /// No node: the page is absent.
 const NOWHERE: u8 = u8::MAX;
@@ -128,7 +128,7 @@ impl Auditor {
             return Err(format!("{moved:?} promotes a page of the top tier"));
         }
         self.nodes[moved.head as usize] = moved.to as u8;
-        if to.is_top_tier {
+        if to.is_top_tier && moved.why == Why::Tiering {
             self.promoted_pages += u64::from(moved.pages);
         }
         Ok(())
@@ -162,6 +162,9 @@ impl Auditor {
             }
         }
         for ((node, used), nid) in world.nodes.iter().zip(used).zip(0..) {
+            if used > 0 && !node.is_online {
+                return Err(format!("node {nid} is offline and has {used} pages"));
+            }
             if node.free + used != node.pages {
                 return Err(format!(
                     "node {nid}: {} free and {used} used of {} pages",

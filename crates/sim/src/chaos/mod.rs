@@ -9,8 +9,9 @@ pub use auditor::Auditor;
 
 use crate::Error;
 use crate::machine::{MachineSpec, NodeSpec};
+use crate::memory::Backing;
 use crate::run::Simulation;
-use crate::scenario::{Backing, Mode, PatternName, PhaseSpec, ProcessSpec, Scenario};
+use crate::scenario::{Mode, PatternName, PhaseSpec, ProcessSpec, Scenario};
 use crate::systems::Setting;
 use crate::trouble::Trouble;
 
@@ -47,6 +48,8 @@ pub struct Story {
     pub restarts: u32,
     /// Processes that ended and were started anew.
     pub respawns: u32,
+    /// Nodes that were emptied and taken offline.
+    pub offlinings: u32,
 }
 
 /// One run. The error is what the auditor found, and where.
@@ -146,7 +149,10 @@ impl Chaos {
                 self.story.respawns += u32::from(self.simulation.respawn(number));
                 self.auditor.relearn(self.simulation.world());
             }
-            3 => self.hog(),
+            3 => {
+                let share = self.random.below(101);
+                self.hog(share.into());
+            }
             4 => {
                 let jump = u64::from(self.random.below(20_000));
                 self.simulation.world_mut().trouble.clock_ahead_ms += jump;
@@ -155,8 +161,14 @@ impl Chaos {
             5 => {
                 let nodes = self.simulation.world().nodes.len() as u32;
                 let nid = self.random.below(nodes) as usize;
-                let node = &mut self.simulation.world_mut().nodes[nid];
-                node.is_online = !node.is_online;
+                if nid == 0 {
+                    self.hog(0);
+                }
+                let world = self.simulation.world_mut();
+                match world.nodes[nid].is_online {
+                    true => self.story.offlinings += u32::from(world.offline(nid)),
+                    false => world.nodes[nid].is_online = true,
+                }
             }
             _ => {}
         }
@@ -183,12 +195,14 @@ impl Chaos {
         }
     }
 
-    /// Somebody takes memory of the top tier, or gives it back.
-    fn hog(&mut self) {
-        let share = u64::from(self.random.below(101));
+    /// Somebody takes so much of what is free in the top tier, in percent, and gives back what he had.
+    fn hog(&mut self, percent: u64) {
         let node = &mut self.simulation.world_mut().nodes[0];
         node.free += std::mem::take(&mut self.hogged);
-        self.hogged = node.free * share / 100;
+        self.hogged = match node.is_online {
+            true => node.free * percent / 100,
+            false => 0,
+        };
         node.free -= self.hogged;
         self.auditor.note_hog(self.hogged);
     }
@@ -210,8 +224,7 @@ impl Chaos {
         for node in &mut world.nodes {
             node.is_online = true;
         }
-        world.nodes[0].free += std::mem::take(&mut self.hogged);
-        self.auditor.note_hog(0);
+        self.hog(0);
         let settings = [("freq_threshold", "1"), ("promote_rate_limit_MBps", "256")];
         for (name, value) in settings {
             let setting = (name.to_owned(), value.to_owned());
@@ -279,6 +292,7 @@ fn scenario(seed: u64, random: &mut XorShift) -> Scenario {
     let mut machine = MachineSpec {
         node,
         kernel: Default::default(),
+        migration: Default::default(),
         costs: Default::default(),
     };
     machine.kernel.demotion_enabled = random.below(2) == 0;
@@ -297,7 +311,13 @@ fn scenario(seed: u64, random: &mut XorShift) -> Scenario {
 }
 
 fn process(random: &mut XorShift, lower: u32) -> ProcessSpec {
-    let backing = [Backing::Anon, Backing::Thp, Backing::Shared][random.below(3) as usize];
+    let backings = [
+        Backing::Anon,
+        Backing::Thp,
+        Backing::Shared,
+        Backing::PageCache,
+    ];
+    let backing = backings[random.below(4) as usize];
     let hot_end = f64::from(1 + random.below(50)) / 100.0;
     let phase = |pattern, hot: [f64; 2], accesses| PhaseSpec {
         pattern,
@@ -332,8 +352,8 @@ fn settings(random: &mut XorShift) -> Vec<Setting> {
         ("mode".into(), pick(&["default", "precision"])),
         (
             "enabled_sources".into(),
-            // Hint faults alone see no shared memory.
-            pick(&["0x4", "0x5", "0x10", "0x11", "0x15"]),
+            // Hint faults alone see no shared memory, and only one source sees page cache.
+            pick(&["0xc", "0xd", "0x18", "0x19", "0x1d"]),
         ),
         ("freq_threshold".into(), pick(&["1", "2", "3"])),
         ("kmigrated_sleep_ms".into(), pick(&["50", "100", "500"])),

@@ -7,6 +7,7 @@
 //! makes the first folio wait longer.
 
 pub mod prices;
+pub mod spec;
 
 use serde::{Deserialize, Serialize};
 

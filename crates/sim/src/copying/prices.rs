@@ -8,8 +8,11 @@
 //! takes equally long after its copy whatever the number of channels, 2.5 µs (2B, order 9, last
 //! row). With 10^9 bytes it would take 14 µs with one channel and 5 with 16.
 
-/// The kernel's own work, and its copy on one CPU.
-#[derive(Debug, Clone, Copy, PartialEq)]
+use serde::{Deserialize, Serialize};
+
+/// The kernel's own work, and its copy on one CPU; what a scenario leaves out is that of [`ZEN3`].
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Kernel {
     /// A call's own: entering, draining the LRU caches of all CPUs.
     pub call_ns: f64,
@@ -35,6 +38,12 @@ pub struct Kernel {
     pub batch_end_ns: f64,
     /// The copy by a CPU.
     pub copy_bytes_per_ns: f64,
+}
+
+impl Default for Kernel {
+    fn default() -> Kernel {
+        ZEN3
+    }
 }
 
 /// Solved from the stock kernel's rows, n being the folios of a call and "first" the time to the

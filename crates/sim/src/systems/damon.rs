@@ -318,7 +318,8 @@ fn is_young(world: &mut World, head: Page, since_ns: u64) -> bool {
         now_ns,
         ..
     } = world;
-    let is_young = heat.is_accessed_since(memory, head, since_ns, *now_ns);
+    let is_young =
+        memory.is_mapped(head) && heat.is_accessed_since(memory, head, since_ns, *now_ns);
     if is_young && heat.clear_one(memory, head) {
         memory.set(head, ACTIVE);
     }

@@ -126,7 +126,8 @@ impl Monitor {
                 now_ns,
                 ..
             } = world;
-            let is_here = memory.state(head) & ABSENT == 0;
+            // Reads of page cache that nobody maps escape it where MGLRU is on.
+            let is_here = memory.state(head) & ABSENT == 0 && memory.is_mapped(head);
             if is_here && heat.is_accessed_since(memory, head, self.sampled_ns, *now_ns) {
                 region.accesses += 1;
             }

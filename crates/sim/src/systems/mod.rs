@@ -31,9 +31,9 @@ pub struct Fault {
     pub latency_ms: u64,
 }
 
-/// A thread accessed memory, and no cache had it.
+/// A thread accessed memory that no cache had, or read page cache by a system call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Miss {
+pub struct Touch {
     /// The folio's first page.
     pub head: Page,
     /// Base pages of the folio.
@@ -42,6 +42,8 @@ pub struct Miss {
     pub cpu: u32,
     /// Its node.
     pub node: usize,
+    /// So many accesses of this CPU since it was told of the last one, this one included.
+    pub count: u64,
 }
 
 /// Who decides what moves.
@@ -55,13 +57,21 @@ pub trait System {
         0.0
     }
 
-    /// Whether it wants to be told of every access. Only the exact mode can, and is slower for it.
-    fn wants_misses(&self) -> bool {
-        false
+    /// Of so many accesses of a thread it wants to be told of one, if of any. The exact mode tells of all.
+    fn miss_period(&self) -> Option<u64> {
+        None
     }
 
     /// A thread accessed memory.
-    fn miss(&mut self, _world: &mut World, _miss: &Miss) {}
+    fn miss(&mut self, _world: &mut World, _touch: &Touch) {}
+
+    /// Whether it wants to be told of each read of page cache in the lower tier.
+    fn wants_reads(&self) -> bool {
+        false
+    }
+
+    /// A thread read a page of page cache that is in the lower tier.
+    fn read(&mut self, _world: &mut World, _touch: &Touch) {}
 
     /// A slice of time is over.
     fn step(&mut self, _world: &mut World, _tasks: &[Task]) {}

@@ -1,11 +1,12 @@
 //! pghot as it was proposed to the kernel, with the flaws that ours does without: records that forget to
 //! age, a page that is refused loses its history, candidates go in the order of addresses.
 //!
-//! After versions 5 to 7 of the patches. Hint faults report the page and leave it; `klruscand`, the page
-//! table scanner of versions 3 to 5, can be switched on, and hint faults off.
+//! After versions 3 to 7 of the patches. Hint faults report the page and leave it. They can be switched off,
+//! and others on: `klruscand`, the page table scanner; `hwhints`, AMD's sampling hardware; and `fma`, the
+//! reads of page cache.
 
 use super::gate::{Gate, has_room};
-use super::{Descriptor, Fault, Setting, System};
+use super::{Descriptor, Fault, Setting, System, Touch};
 use crate::Error;
 use crate::memory::{ABSENT, Page};
 use crate::task::Task;
@@ -23,6 +24,11 @@ const SECTION_PAGES: u32 = 1 << 15;
 const BATCH_FOLIOS: usize = 512;
 /// From one walk of `klruscand` to the next.
 const KLRUSCAND_MS: u64 = 2000;
+/// Operations of a CPU from one sample to the next, as the driver of version 7 sets it.
+///
+/// That is also the number of memory accesses per sample of one, whatever a program does in between:
+/// with k operations per access, the sampled operation is the access in one of k times.
+const OPS_PER_SAMPLE: u64 = 10_000;
 /// Walking one page's record in a hot section, in ns.
 const WALK_NS: f64 = 1.0;
 
@@ -75,8 +81,13 @@ struct Proposal {
     sleep_ms: u64,
     has_pgtscan: bool,
     has_hint_faults: bool,
+    has_samples: bool,
+    has_reads: bool,
+    /// Accesses of each CPU since its last sample.
+    unsampled: Vec<u64>,
     records: Vec<Record>,
-    is_hot: Vec<bool>,
+    /// Folios that became ready, by section: the sections that kmigrated walks.
+    ready: Vec<Vec<Page>>,
     is_active: bool,
     due_ns: u64,
     scan_due_ms: u64,
@@ -94,8 +105,11 @@ impl Proposal {
             sleep_ms: 100,
             has_pgtscan: false,
             has_hint_faults: true,
+            has_samples: false,
+            has_reads: false,
+            unsampled: Vec::new(),
             records: vec![Record::default(); pages as usize],
-            is_hot: vec![false; pages.div_ceil(SECTION_PAGES) as usize],
+            ready: vec![Vec::new(); pages.div_ceil(SECTION_PAGES) as usize],
             is_active: false,
             due_ns: 0,
             scan_due_ms: KLRUSCAND_MS,
@@ -124,9 +138,11 @@ impl Proposal {
             ("kmigrated_sleep_ms", Some(n)) if (50..=1000).contains(&n) => self.sleep_ms = n,
             ("pgtscan", Some(n)) if n <= 1 => self.has_pgtscan = n == 1,
             ("hint_faults", Some(n)) if n <= 1 => self.has_hint_faults = n == 1,
+            ("hwhints", Some(n)) if n <= 1 => self.has_samples = n == 1,
+            ("fma", Some(n)) if n <= 1 => self.has_reads = n == 1,
             (
                 "mode" | "freq_threshold" | "freq_window_ms" | "kmigrated_sleep_ms" | "pgtscan"
-                | "hint_faults",
+                | "hint_faults" | "hwhints" | "fma",
                 _,
             ) => {
                 return Err(Error::field(name, format!("it cannot be `{value}`")));
@@ -164,7 +180,7 @@ impl Proposal {
         };
         self.records[head as usize] = record;
         if record.is_ready {
-            self.is_hot[(head / SECTION_PAGES) as usize] = true;
+            self.ready[(head / SECTION_PAGES) as usize].push(head);
             self.is_active = true;
         }
     }
@@ -173,15 +189,16 @@ impl Proposal {
     fn pass(&mut self, world: &mut World) -> f64 {
         self.is_active = false;
         let mut spent_ns = 0.0;
-        for section in 0..self.is_hot.len() {
-            if !std::mem::take(&mut self.is_hot[section]) {
+        for section in 0..self.ready.len() {
+            let mut ready = std::mem::take(&mut self.ready[section]);
+            if ready.is_empty() {
                 continue;
             }
-            let first = section as Page * SECTION_PAGES;
-            let end = (first + SECTION_PAGES).min(world.memory.end());
-            spent_ns += f64::from(end - first) * WALK_NS;
+            // The walk meets them by address. Reports since may have made one not ready again, or told twice.
+            ready.sort_unstable();
+            spent_ns += f64::from(SECTION_PAGES) * WALK_NS;
             let mut batch = Vec::with_capacity(BATCH_FOLIOS);
-            for head in first..end {
+            for head in ready {
                 let Some(pages) = self.take(world, head) else {
                     continue;
                 };
@@ -235,7 +252,10 @@ impl Proposal {
             return;
         }
         self.scan_due_ms = world.now_ms() + KLRUSCAND_MS;
-        for task in tasks.iter().filter(|task| task.is_running()) {
+        let walked = tasks
+            .iter()
+            .filter(|task| task.is_running() && task.region.backing.is_mapped());
+        for task in walked {
             let pages = task.region.pages.clone();
             for head in pages.clone().step_by(task.region.folio_pages as usize) {
                 let is_here = world.memory.state(head) & ABSENT == 0
@@ -265,6 +285,33 @@ impl System for Proposal {
         let has_window = !self.layout.faults_have_no_window;
         self.report(fault.head, world.now_ms(), has_window);
         0.0
+    }
+
+    fn miss_period(&self) -> Option<u64> {
+        self.has_samples.then_some(OPS_PER_SAMPLE)
+    }
+
+    fn miss(&mut self, world: &mut World, touch: &Touch) {
+        let cpu = touch.cpu as usize;
+        if self.unsampled.len() <= cpu {
+            self.unsampled.resize(cpu + 1, 0);
+        }
+        self.unsampled[cpu] += touch.count;
+        if self.unsampled[cpu] < OPS_PER_SAMPLE {
+            return;
+        }
+        self.unsampled[cpu] = 0;
+        if !world.nodes[world.memory.node(touch.head)].is_top_tier {
+            self.report(touch.head, world.now_ms(), true);
+        }
+    }
+
+    fn wants_reads(&self) -> bool {
+        self.has_reads
+    }
+
+    fn read(&mut self, world: &mut World, touch: &Touch) {
+        self.report(touch.head, world.now_ms(), true);
     }
 
     fn step(&mut self, world: &mut World, tasks: &[Task]) {

@@ -126,6 +126,11 @@ pub const TABLES: &[Descriptor] = &[
         make: || published::make("file.toml", include_str!("../../tables/file.toml")),
     },
     Descriptor {
+        name: "cache",
+        doc: "The same of page cache that is read by system calls; version 4 of pghot.",
+        make: || published::make("cache.toml", include_str!("../../tables/cache.toml")),
+    },
+    Descriptor {
         name: "thp",
         doc: "The same of 64 GiB in huge pages; version 3 of pghot.",
         make: || published::make("thp.toml", include_str!("../../tables/thp.toml")),

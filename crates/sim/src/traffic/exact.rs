@@ -1,9 +1,9 @@
 //! Access by access: each thread goes on until the slice is over.
 
-use super::take_fault;
+use super::{access_ns, take_fault, tell, told_of};
 use crate::machine::NODES_MAX as NODES;
 use crate::memory::{ACCESSED, MARKED, Memory, node_of};
-use crate::systems::{Miss, System};
+use crate::systems::{System, Touch};
 use crate::task::Task;
 use crate::world::World;
 
@@ -16,13 +16,8 @@ pub fn advance(
     slice_ns: u64,
     crowd: &[f64],
 ) {
-    let compute_ns = world.spec.costs.compute_ns;
-    let latencies = &world.spec.node[task.node].latency_ns;
-    let mut access_ns = [0.0; NODES];
-    for (ns, (latency, crowd)) in access_ns.iter_mut().zip(latencies.iter().zip(crowd)) {
-        *ns = compute_ns + latency * crowd;
-    }
-    let wants_misses = system.wants_misses();
+    let access_ns = access_ns(world, task, crowd);
+    let tells = told_of(system, task).is_some();
     for number in 0..task.threads.len() {
         let thread = &mut task.threads[number];
         let Some(mut pages) = thread.pages.take() else {
@@ -43,14 +38,15 @@ pub fn advance(
                     clock_ns += take_fault(world, system, task, head);
                 }
             }
-            if wants_misses {
-                let miss = Miss {
+            if tells {
+                let touch = Touch {
                     head,
                     pages: folio_pages,
                     cpu: task.first_cpu + number as u32,
                     node: task.node,
+                    count: 1,
                 };
-                system.miss(world, &miss);
+                tell(world, system, task, &touch);
             }
             let nid = node_of(world.memory.state(head));
             clock_ns += access_ns[nid];

@@ -4,10 +4,45 @@ mod due;
 pub mod exact;
 pub mod statistical;
 
+use crate::machine::NODES_MAX;
 use crate::memory::{MARKED, Page};
-use crate::systems::{Fault, System};
+use crate::systems::{Fault, System, Touch};
 use crate::task::Task;
 use crate::world::World;
+
+/// What an access takes by the node of its page, in ns.
+fn access_ns(world: &World, task: &Task, crowd: &[f64]) -> [f64; NODES_MAX] {
+    let costs = &world.spec.costs;
+    let call_ns = match task.region.backing.is_mapped() {
+        true => 0.0,
+        false => costs.read_ns,
+    };
+    let latencies = world.spec.node[task.node].latency_ns.iter().zip(crowd);
+    let mut access_ns = [0.0; NODES_MAX];
+    for (ns, (latency, crowd)) in access_ns.iter_mut().zip(latencies) {
+        *ns = costs.compute_ns + call_ns + latency * crowd;
+    }
+    access_ns
+}
+
+/// Of how many accesses of a thread the system is told of one; none if of none. The kernel's own copying is
+/// not sampled.
+fn told_of(system: &dyn System, task: &Task) -> Option<u64> {
+    match task.region.backing.is_mapped() {
+        true => system.miss_period(),
+        false => system.wants_reads().then_some(1),
+    }
+}
+
+/// Tells the system of an access.
+fn tell(world: &mut World, system: &mut dyn System, task: &Task, touch: &Touch) {
+    let is_near = world.nodes[world.memory.node(touch.head)].is_top_tier;
+    match task.region.backing.is_mapped() {
+        true => system.miss(world, touch),
+        false if is_near => {}
+        false => system.read(world, touch),
+    }
+}
 
 /// A thread of a task meets a marked entry. Returns what that takes it, in ns.
 fn take_fault(world: &mut World, system: &mut dyn System, task: &mut Task, head: Page) -> f64 {

@@ -4,18 +4,21 @@
 //! When an entry is marked, the time of its next access is drawn from the exponential distribution of
 //! its part's rate. Rates change when pages move and phases end; since the distribution has no memory,
 //! what has not come by the end of an epoch can be drawn anew.
+//!
+//! A system that samples accesses, or sees the reads of page cache, is told of as many as it wants, each of
+//! a page that is drawn then.
 
 use std::ops::Range;
 
 use pghot_workloads::access::XorShift;
 
 use super::due::Due;
-use super::take_fault;
+use super::{access_ns, take_fault, tell, told_of};
 use crate::heat::Heat;
 use crate::machine::NODES_MAX as NODES;
-use crate::memory::{HUGE_PAGES, MARKED, Page, node_of};
+use crate::memory::{HUGE_PAGES, MARKED, Memory, Page, node_of};
 use crate::rates::Part;
-use crate::systems::System;
+use crate::systems::{System, Touch};
 use crate::task::Task;
 use crate::world::{Moved, World};
 
@@ -34,6 +37,10 @@ pub struct Flow {
     epoch_end_ns: u64,
     /// Accesses are whole numbers; what is left over goes to the next slice.
     rest: f64,
+    /// Accesses since the system was told of one.
+    untold: u64,
+    /// Whose turn it is to tell of the next.
+    teller: usize,
     random: XorShift,
 }
 
@@ -47,6 +54,8 @@ impl Flow {
             due: Due::default(),
             epoch_end_ns: 0,
             rest: 0.0,
+            untold: 0,
+            teller: 0,
             random: XorShift::new(seed),
         }
     }
@@ -91,7 +100,7 @@ impl Flow {
         };
         let rate = self.rates[part] * f64::from(task.region.folio_pages);
         if rate > 0.0 {
-            let uniform = ((self.random.next_bits() >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
+            let uniform = uniform(&mut self.random);
             // -ln(u) >= 1 - u: most cold pages are not accessed in this epoch, and need no logarithm.
             let epoch_ns = self.epoch_end_ns as f64 - now_ns as f64;
             if 1.0 - uniform > rate * epoch_ns {
@@ -129,6 +138,7 @@ impl Flow {
         };
         task.left -= made;
         self.count(world, task, made as f64);
+        self.tell(world, system, task, made);
         let paid_ns = self.fault(world, system, task, slice_ns, time_ns);
         world.counters.busy_ns += made as f64 * mean_ns + paid_ns;
         let owed_ns = (ahead_ns - threads * slice_ns as f64).max(0.0) + paid_ns;
@@ -160,6 +170,43 @@ impl Flow {
         paid_ns
     }
 
+    /// Tells the system of the accesses that it wants to know of, thread by thread in turn.
+    fn tell(&mut self, world: &mut World, system: &mut dyn System, task: &Task, made: u64) {
+        if told_of(system, task).is_none() {
+            return;
+        }
+        self.untold += made;
+        // It may want to know of fewer once it has been told of some.
+        while let Some(period) = told_of(system, task)
+            && self.untold >= period
+            && let Some(page) = self.draw_page()
+        {
+            self.untold -= period;
+            self.teller = (self.teller + 1) % task.threads.len();
+            let touch = Touch {
+                head: Memory::head(task.region.pages.start + page, task.region.folio_pages),
+                pages: task.region.folio_pages,
+                cpu: task.first_cpu + self.teller as u32,
+                node: task.node,
+                count: period,
+            };
+            tell(world, system, task, &touch);
+        }
+    }
+
+    /// The page of an access, by the shares of the parts.
+    fn draw_page(&mut self) -> Option<u32> {
+        let mut at = uniform(&mut self.random);
+        let mut parts = self.parts.iter();
+        let part = parts.find(|part| {
+            at -= part.share;
+            at < 0.0
+        });
+        // Rounding may leave a little behind the last share.
+        let part = part.or(self.parts.last())?;
+        Some(part.pages.start + self.random.below(part.pages.len() as u32))
+    }
+
     fn count(&mut self, world: &mut World, task: &Task, made: f64) {
         let mut near = 0.0;
         for (part, on_node) in self.parts.iter().zip(&self.on_node) {
@@ -180,12 +227,16 @@ impl Flow {
 
     /// Learns each part's rate, and returns the mean cost of an access, in ns.
     fn learn_rates(&mut self, world: &World, task: &Task, crowd: &[f64]) -> f64 {
-        let latencies = &world.spec.node[task.node].latency_ns;
-        let mut mean_ns = world.spec.costs.compute_ns;
+        let access_ns = access_ns(world, task, crowd);
+        // While it waits it makes none.
+        let mut mean_ns = match self.parts.is_empty() {
+            true => access_ns[task.node],
+            false => 0.0,
+        };
         for (part, on_node) in self.parts.iter().zip(&self.on_node) {
             let all: u64 = on_node.iter().sum();
-            let sum: f64 = (on_node.iter().zip(latencies).zip(crowd))
-                .map(|((pages, latency), crowd)| *pages as f64 * latency * crowd)
+            let sum: f64 = (on_node.iter().zip(access_ns))
+                .map(|(pages, ns)| *pages as f64 * ns)
                 .sum();
             mean_ns += part.share * sum / all.max(1) as f64;
         }
@@ -219,6 +270,11 @@ impl Flow {
         let at = self.parts.partition_point(|part| part.pages.end <= page);
         (self.parts.get(at)?.pages.start <= page).then_some(at)
     }
+}
+
+/// Between 0 and 1, and neither of them.
+fn uniform(random: &mut XorShift) -> f64 {
+    ((random.next_bits() >> 11) as f64 + 0.5) / (1u64 << 53) as f64
 }
 
 /// Base pages of a part by node.

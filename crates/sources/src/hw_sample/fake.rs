@@ -64,11 +64,11 @@ impl Fake for Sampler {
     }
 
     fn event(&mut self, event: Event, access: &Access, now: Duration) {
-        if event != Event::Miss {
+        let Event::Misses(misses) = event else {
             return;
-        }
+        };
         let cpu = self.cpus.entry(access.cpu).or_default();
-        cpu.misses += 1;
+        cpu.misses += misses;
         if cpu.misses < self.period {
             return;
         }
@@ -82,6 +82,10 @@ impl Fake for Sampler {
         // Told when the ring is emptied in truth, at most 50 ms later: below the records' resolution.
         self.reporter
             .report_folio(access.head, access.nid, access.pages, now);
+    }
+
+    fn miss_period(&self) -> u64 {
+        self.period
     }
 
     fn step(&mut self, _bits: &mut dyn AccessedBits, now: Duration) -> Option<Duration> {
@@ -148,7 +152,7 @@ mod tests {
             let now = Duration::from_millis(100_000 + 50 * round);
             let before = fake.stats().recorded;
             for _ in 0..100_000 {
-                fake.event(Event::Miss, &access, now);
+                fake.event(Event::Misses(1), &access, now);
             }
             recorded.push(fake.stats().recorded - before);
             assert_eq!(fake.step(&mut NoBits, now), Some(DRAIN_EVERY));

@@ -40,8 +40,9 @@ impl Bits<'_> {
 
 impl AccessedBits for Bits<'_> {
     fn owners(&self) -> Vec<(Owner, u64)> {
-        let running = self.tasks.iter().filter(|task| task.is_running());
-        running
+        let tasks = self.tasks.iter();
+        tasks
+            .filter(|task| task.is_running() && task.region.backing.is_mapped())
             .flat_map(|task| {
                 let pages = task.region.pages.len() as u64;
                 let process = Owner::Process(self.pid_of(task));
@@ -86,7 +87,7 @@ impl AccessedBits for Bits<'_> {
                     pages: u64::from(region.folio_pages),
                     cpu: 0,
                     nid: self.tasks[region.process].node as Nid,
-                    is_hinted: !region.is_shared,
+                    is_hinted: region.backing.is_hinted(),
                 });
             }
         }

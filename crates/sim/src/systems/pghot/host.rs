@@ -1,7 +1,7 @@
 //! The modelled machine, for the engine: who maps a page, how much room there is, and moves with their
 //! costs and refusals.
 
-use pghot_engine::{Batch, Found, Machine, NodeRole, Outcome, Place};
+use pghot_engine::{Batch, FileId, Found, Machine, NodeRole, Outcome, Owner, Place};
 use pghot_hotness::{Nid, Pfn};
 
 use super::EPOCH_MS;
@@ -11,6 +11,9 @@ use crate::world::World;
 
 /// Finding out who maps a page, in ns.
 const RESOLVE_NS: f64 = 700.0;
+
+/// Mapping one page of page cache, which must be mapped somewhere to be moved, in ns.
+const MAP_NS: f64 = 1000.0;
 
 /// The model, as the engine sees it.
 pub struct Host<'a> {
@@ -54,10 +57,13 @@ impl Machine for Host<'_> {
     }
 
     fn promote(&mut self, batch: &Batch, outcomes: &mut Vec<Outcome>) {
-        let costs = &self.world.spec.costs;
         let huge = batch.folios.iter().filter(|folio| folio.pages > 1).count();
         let small = batch.folios.len() - huge;
-        self.spent_ns += costs.move_pages_ns(small as u64) + huge as f64 * costs.move_huge_ns;
+        let migration = &self.world.spec.migration;
+        self.spent_ns += migration.call_ns(small as u64, huge as u64);
+        if let Owner::File(_) = batch.owner {
+            self.spent_ns += batch.folios.len() as f64 * MAP_NS;
+        }
         self.world.counters.move_calls += 1;
         for folio in &batch.folios {
             let to = batch.target as usize;
@@ -84,8 +90,16 @@ impl Host<'_> {
             return Found::Unresolved(Outcome::MovedAlready);
         }
         let address = u64::from(head - region.pages.start) << 12;
+        let file = FileId {
+            device: 1,
+            inode: u64::from(region.pid),
+            generation: 0,
+        };
         Found::Folio {
-            place: Place::in_process(region.pid, address),
+            place: match region.backing.is_mapped() {
+                true => Place::in_process(region.pid, address),
+                false => Place::in_file(file, address),
+            },
             head: pfn_of(head),
             pages: region.folio_pages,
         }

@@ -11,13 +11,12 @@ use host::Host;
 use pghot_engine::{Migrator, Settings, TUNABLES, Totals, next_pass_ms};
 use pghot_hotness::{Format, Nid, Pfn, Rule, Span, Table};
 use pghot_sources::fake::{Access, Event, Fake};
-use pghot_sources::{Config, Kind, SOURCES, hw_sample};
+use pghot_sources::{Config, Kind, SOURCES, hw_sample, page_cache};
 use serde_json::{Value, json};
 
 use super::gate::promote_in_fault;
-use super::{Descriptor, Fault, Miss, Setting, System};
+use super::{Descriptor, Fault, Setting, System, Touch};
 use crate::Error;
-use crate::heat::Heat;
 use crate::memory::pfn_of;
 use crate::task::Task;
 use crate::world::World;
@@ -71,13 +70,6 @@ impl Pghot {
             scan_stall_max: Duration::from_millis(u64::from(settings.scan_stall_max_ms)),
             hint_faults_run: settings.enabled_sources & 1 != 0,
         };
-        let samples = settings.enabled_sources & hw_sample::DESCRIPTOR.bit != 0;
-        if samples && matches!(world.heat, Heat::Drawn(_)) {
-            return Err(Error::field(
-                "enabled_sources",
-                "sampling hardware sees single accesses, which only the exact mode has",
-            ));
-        }
         let enabled = SOURCES
             .iter()
             .filter(|source| source.bit & settings.enabled_sources != 0);
@@ -226,6 +218,20 @@ fn daemon_time(world: &World) -> Duration {
         + Duration::from_nanos(world.now_ns)
 }
 
+fn access_of(world: &World, touch: &Touch) -> Access {
+    let is_near = world.nodes[world.memory.node(touch.head)].is_top_tier;
+    Access {
+        head: match is_near {
+            true => UNTRACKED,
+            false => pfn_of(touch.head),
+        },
+        pages: u64::from(touch.pages),
+        cpu: touch.cpu,
+        nid: touch.node as Nid,
+        is_hinted: false,
+    }
+}
+
 impl System for Pghot {
     fn is_tiering(&self) -> bool {
         self.has_source(Kind::HintFaults) && !self.is_standing_by
@@ -250,23 +256,22 @@ impl System for Pghot {
         }
     }
 
-    fn wants_misses(&self) -> bool {
-        self.settings.enabled_sources & hw_sample::DESCRIPTOR.bit != 0
+    fn miss_period(&self) -> Option<u64> {
+        let mut fakes = self.fakes.iter();
+        let sampler = fakes.find(|fake| fake.descriptor().bit == hw_sample::DESCRIPTOR.bit)?;
+        Some(sampler.miss_period())
     }
 
-    fn miss(&mut self, world: &mut World, miss: &Miss) {
-        let is_near = world.nodes[world.memory.node(miss.head)].is_top_tier;
-        let access = Access {
-            head: match is_near {
-                true => UNTRACKED,
-                false => pfn_of(miss.head),
-            },
-            pages: u64::from(miss.pages),
-            cpu: miss.cpu,
-            nid: miss.node as Nid,
-            is_hinted: false,
-        };
-        self.tell(Event::Miss, &access, world);
+    fn miss(&mut self, world: &mut World, touch: &Touch) {
+        self.tell(Event::Misses(touch.count), &access_of(world, touch), world);
+    }
+
+    fn wants_reads(&self) -> bool {
+        self.settings.enabled_sources & page_cache::DESCRIPTOR.bit != 0
+    }
+
+    fn read(&mut self, world: &mut World, touch: &Touch) {
+        self.tell(Event::CacheRead, &access_of(world, touch), world);
     }
 
     fn step(&mut self, world: &mut World, tasks: &[Task]) {

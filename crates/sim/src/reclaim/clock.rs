@@ -1,0 +1,59 @@
+//! Active and inactive lists, approximated by a clock with two chances: a folio that was accessed since the
+//! last look is made active, an active one that was not becomes inactive, and an inactive one goes.
+
+use super::{Look, is_here};
+use crate::memory::{ACTIVE, Page};
+use crate::world::World;
+
+/// A node's folios, in a ring.
+#[derive(Debug, Clone, Default)]
+pub struct Clock {
+    listed: Vec<Page>,
+    /// Where reclaim goes on.
+    hand: usize,
+}
+
+impl Clock {
+    pub(super) fn push(&mut self, head: Page) {
+        self.listed.push(head);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.listed.len()
+    }
+
+    pub(super) fn look(&mut self, world: &mut World, nid: usize) -> Look {
+        Look {
+            spent_ns: world.spec.costs.reclaim_ns,
+            victim: self.next_victim(world, nid),
+        }
+    }
+
+    /// Looks at one folio; it is returned if it has had its chances.
+    fn next_victim(&mut self, world: &mut World, nid: usize) -> Option<(Page, u32)> {
+        if self.hand >= self.listed.len() {
+            self.hand = 0;
+        }
+        let head = *self.listed.get(self.hand)?;
+        if !is_here(world, head, nid) {
+            self.listed.swap_remove(self.hand);
+            return None;
+        }
+        self.hand += 1;
+        let World {
+            heat,
+            memory,
+            now_ns,
+            ..
+        } = world;
+        if heat.take_referenced(memory, head, *now_ns) {
+            memory.set(head, ACTIVE);
+            return None;
+        }
+        if memory.state(head) & ACTIVE != 0 {
+            memory.clear(head, ACTIVE);
+            return None;
+        }
+        Some((head, memory.region_of(head)?.folio_pages))
+    }
+}

@@ -1,0 +1,132 @@
+//! The multi-generational LRU. Folios go from the oldest generation, and the kernel ages when there are no
+//! more than two: it walks the page tables, takes every accessed folio to the youngest generation, and
+//! opens a younger one.
+//!
+//! After `mm/vmscan.c` of 6.12 and 7.2. What the walk missed is found at the door: a folio of the oldest
+//! generation that was accessed after all goes to the youngest; one of page cache that nobody maps, of
+//! which no walk knows, to the next. What stays in the oldest when that is empty but for it is older still.
+//!
+//! Approximated: a folio that comes to the node is of the youngest generation, also if it comes back. Left
+//! out: tiers within a generation and their feedback from refaults, since nothing is evicted here; the
+//! Bloom filters, which save walks and find the same.
+
+use std::collections::VecDeque;
+
+use super::{Look, is_here};
+use crate::memory::Page;
+use crate::world::World;
+
+/// `MIN_NR_GENS`: as many are kept, so aging comes when one of them would be next.
+const GENERATIONS_MIN: usize = 2;
+
+/// A node's folios by generation, the oldest first; there is always one.
+#[derive(Debug, Clone)]
+pub struct Generations {
+    of: VecDeque<VecDeque<Page>>,
+}
+
+impl Default for Generations {
+    fn default() -> Generations {
+        Generations {
+            of: VecDeque::from([VecDeque::new()]),
+        }
+    }
+}
+
+impl Generations {
+    pub(super) fn push(&mut self, head: Page) {
+        self.youngest().push_back(head);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.of.iter().map(VecDeque::len).sum()
+    }
+
+    fn youngest(&mut self) -> &mut VecDeque<Page> {
+        let last = self.of.len() - 1;
+        &mut self.of[last]
+    }
+
+    pub(super) fn look(&mut self, world: &mut World, nid: usize) -> Look {
+        let mut spent_ns = world.spec.costs.reclaim_ns;
+        while self.of.len() > 1 && self.of[0].is_empty() {
+            self.of.pop_front();
+        }
+        if self.of.len() == 1 {
+            self.of.push_back(VecDeque::new());
+        }
+        if self.of.len() <= GENERATIONS_MIN {
+            spent_ns += self.age(world, nid);
+        }
+        Look {
+            spent_ns,
+            victim: self.next_victim(world, nid),
+        }
+    }
+
+    /// Takes what was accessed to the youngest generation and opens a younger one; what that took, in ns.
+    fn age(&mut self, world: &mut World, nid: usize) -> f64 {
+        let mut young = std::mem::take(self.youngest());
+        let mut walked = young.len();
+        young.retain(|&head| is_here(world, head, nid));
+        // Their bits are cleared too, and tell of the time from now on.
+        for &head in &young {
+            is_young(world, head);
+        }
+        let last = self.of.len() - 1;
+        for generation in self.of.iter_mut().take(last) {
+            walked += generation.len();
+            generation.retain(|&head| {
+                let is_young = is_young(world, head);
+                if is_young {
+                    young.push_back(head);
+                }
+                !is_young
+            });
+        }
+        *self.youngest() = young;
+        self.of.push_back(VecDeque::new());
+        walked as f64 * world.spec.costs.accessed_bit_ns
+    }
+
+    /// Looks at the next folio of the oldest generation; it is returned if nobody wants it.
+    fn next_victim(&mut self, world: &mut World, nid: usize) -> Option<(Page, u32)> {
+        let head = self.of[0].pop_front()?;
+        if !is_here(world, head, nid) {
+            return None;
+        }
+        if was_touched_since(world, head) {
+            match world.memory.is_mapped(head) {
+                true => self.youngest().push_back(head),
+                false => self.of[1].push_back(head),
+            }
+            return None;
+        }
+        let pages = world.memory.region_of(head)?.folio_pages;
+        // If it cannot go, it is looked at again when its generation's turn comes.
+        self.of[1].push_back(head);
+        Some((head, pages))
+    }
+}
+
+/// Whether the walk finds a folio accessed since the last walk.
+fn is_young(world: &mut World, head: Page) -> bool {
+    let World {
+        heat,
+        memory,
+        now_ns,
+        ..
+    } = world;
+    memory.is_mapped(head) && heat.take_referenced(memory, head, *now_ns)
+}
+
+/// Whether a folio was accessed since the last walk came by, when its turn has come to go.
+fn was_touched_since(world: &mut World, head: Page) -> bool {
+    let World {
+        heat,
+        memory,
+        now_ns,
+        ..
+    } = world;
+    heat.take_referenced_since_look(memory, head, *now_ns)
+}

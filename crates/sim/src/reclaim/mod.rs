@@ -1,0 +1,145 @@
+//! kswapd with demotion: when a top-tier node runs low, the coldest folios go to the lower tier.
+//!
+//! Which are the coldest is the kernel's LRU's business, of which there are two: [`generations`], the
+//! multi-generational LRU that distributions switch on, and [`clock`], an approximation of the active and
+//! the inactive list.
+
+pub mod clock;
+pub mod generations;
+
+use serde::{Deserialize, Serialize};
+
+use crate::memory::{ABSENT, LISTED, Page};
+use crate::world::World;
+use clock::Clock;
+use generations::Generations;
+
+/// Which LRU the kernel has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LruKind {
+    /// The multi-generational one: `/sys/kernel/mm/lru_gen/enabled`.
+    #[default]
+    Generations,
+    /// Active and inactive lists.
+    Lists,
+}
+
+/// The LRU of a top-tier node: heads of the folios that came here, some of which may have left meanwhile.
+#[derive(Debug, Clone)]
+pub enum Lru {
+    /// See [`Clock`].
+    Lists(Clock),
+    /// See [`Generations`].
+    Generations(Generations),
+}
+
+/// What came of looking at one folio.
+struct Look {
+    /// What it took, in ns.
+    spent_ns: f64,
+    /// The folio and its base pages, if it is cold.
+    victim: Option<(Page, u32)>,
+}
+
+impl Lru {
+    /// An empty one.
+    pub fn new(kind: LruKind) -> Lru {
+        match kind {
+            LruKind::Lists => Lru::Lists(Clock::default()),
+            LruKind::Generations => Lru::Generations(Generations::default()),
+        }
+    }
+
+    /// A folio came to the node.
+    pub fn push(&mut self, head: Page) {
+        match self {
+            Lru::Lists(clock) => clock.push(head),
+            Lru::Generations(generations) => generations.push(head),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Lru::Lists(clock) => clock.len(),
+            Lru::Generations(generations) => generations.len(),
+        }
+    }
+
+    fn look(&mut self, world: &mut World, nid: usize) -> Look {
+        match self {
+            Lru::Lists(clock) => clock.look(world, nid),
+            Lru::Generations(generations) => generations.look(world, nid),
+        }
+    }
+}
+
+/// Does what kswapd of node `nid` can do in `budget_ns`, and returns the CPU time that it took, in ns.
+pub fn reclaim(world: &mut World, nid: usize, tiering_is_on: bool, budget_ns: f64) -> f64 {
+    let node = &mut world.nodes[nid];
+    if !node.is_top_tier || !world.spec.kernel.demotion_enabled {
+        return 0.0;
+    }
+    let marks = node.watermarks;
+    let goal = match tiering_is_on {
+        true => marks.promo,
+        false => marks.high,
+    };
+    if node.free < marks.low {
+        node.is_reclaiming = true;
+    }
+    if !node.is_reclaiming {
+        return 0.0;
+    }
+    // Nothing is added to it meanwhile: what kswapd moves goes down.
+    let empty = Lru::new(world.spec.kernel.lru);
+    let mut lru = std::mem::replace(&mut node.lru, empty);
+    let mut spent_ns = 0.0;
+    // Two rounds find all that was not accessed; a third would only burn CPU.
+    let mut looks = 2 * lru.len();
+    while world.nodes[nid].is_reclaiming && spent_ns < budget_ns {
+        if world.nodes[nid].free >= goal || looks == 0 {
+            world.nodes[nid].is_reclaiming = false;
+            break;
+        }
+        looks -= 1;
+        let look = lru.look(world, nid);
+        spent_ns += look.spent_ns;
+        if let Some((head, pages)) = look.victim {
+            spent_ns += demote(world, head, pages);
+        }
+    }
+    world.nodes[nid].lru = lru;
+    world.counters.reclaim_ns += spent_ns;
+    spent_ns
+}
+
+/// A folio of a list is still on node `nid`. If it is on another top-tier node, it belongs on the list there.
+fn is_here(world: &mut World, head: Page, nid: usize) -> bool {
+    let is_present = world.memory.state(head) & ABSENT == 0;
+    let there = world.memory.node(head);
+    if is_present && there == nid {
+        return true;
+    }
+    world.memory.clear(head, LISTED);
+    if is_present {
+        world.list(head, there);
+    }
+    false
+}
+
+/// To its home, or wherever there is room below; what it took, in ns.
+fn demote(world: &mut World, head: Page, pages: u32) -> f64 {
+    let home = world
+        .memory
+        .region_of(head)
+        .map_or(0, |region| region.home as usize);
+    if world.nodes[home].is_top_tier || !world.move_folio(head, pages, home) {
+        return 0.0;
+    }
+    let costs = &world.spec.costs;
+    match pages {
+        1 => costs.demote_ns,
+        _ => costs.move_huge_ns,
+    }
+}

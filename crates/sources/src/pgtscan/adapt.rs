@@ -61,6 +61,17 @@ impl Window {
         self.freq_threshold + 1
     }
 
+    /// Whether a piece of a process is scanned once more after so many scans, of which the last made so
+    /// many pages ready. What is left of a hot set is worth a second series; but in a large piece some cold
+    /// pages become ready by chance in every scan, and who waits for that to end never sees the others.
+    pub fn stays(self, scans: u32, ready_pages: u64) -> bool {
+        let most = match ready_pages {
+            0 => self.scans(),
+            _ => 2 * self.scans(),
+        };
+        scans < most
+    }
+
     /// Whether accesses that lie so far apart are sure not to count together.
     pub fn is_past(self, gap: Duration) -> bool {
         gap > Duration::from_millis(self.freq_window_ms)
@@ -169,6 +180,17 @@ mod tests {
             young_pages: pages,
             ready_pages: pages,
         }
+    }
+
+    #[test]
+    fn a_piece_that_never_stops_paying_is_left_all_the_same() {
+        let scans = |ready_pages: u64| {
+            let stays = |scans: &u32| WINDOW.stays(*scans, ready_pages);
+            (0..).take_while(stays).count()
+        };
+        assert_eq!(scans(0), 3, "what it takes to make pages ready, and one");
+        assert_eq!(scans(1), 6, "a second series, and no third");
+        assert_eq!(scans(1 << 20), 6);
     }
 
     fn after(founds: &[Found]) -> Adapt {

@@ -65,7 +65,7 @@ impl Process {
         self.last_read = Some(now);
         self.scans += 1;
         let is_whole = *piece == (0..pages);
-        if is_whole || ready > 0 || self.scans < window.scans() {
+        if is_whole || window.stays(self.scans, ready) {
             self.due = now.max(cleared_at + self.adapt.period());
             return;
         }

@@ -355,7 +355,7 @@ impl Scanner {
         process.last_read = Some(now);
         process.scans += 1;
         let may_stay = process.is_whole() && survey.end.is_none() && !process.lower.is_empty();
-        if may_stay || ready_pages > 0 || process.scans < self.window().scans() {
+        if may_stay || self.window().stays(process.scans, ready_pages) {
             process.then(Step::Clear, (cleared_at + process.adapt.period()).max(now));
         } else {
             process.advance(now);

@@ -566,7 +566,7 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__run)
-            opts="-h --config --dry-run --mode --socket --hint-socket --state-file --freq-threshold --freq-window-ms --target-nid --kmigrated-sleep-ms --kmigrated-batch-nr --promote-rate-limit-MBps --enabled-sources --scan-stall-max-ms --help"
+            opts="-h --config --dry-run --mode --socket --hint-socket --state-file --freq-threshold --freq-window-ms --target-nid --kmigrated-sleep-ms --kmigrated-batch-nr --promote-rate-limit-MBps --enabled-sources --scan-stall-max-ms --quick-fault-ms --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -621,6 +621,10 @@ _pghot() {
                     return 0
                     ;;
                 --scan-stall-max-ms)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --quick-fault-ms)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

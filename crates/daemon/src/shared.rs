@@ -50,6 +50,7 @@ pub fn source_config(settings: &Settings, rule: Rule) -> Config {
     Config {
         rule,
         scan_stall_max: Duration::from_millis(settings.scan_stall_max_ms.into()),
+        quick_fault: Duration::from_millis(settings.quick_fault_ms.into()),
         // Known to `Sources`, who run them.
         hint_faults_run: false,
     }

@@ -145,6 +145,14 @@ impl Reporter {
             })
     }
 
+    /// Writes a section of the object's own data, whole, while its programs run.
+    pub fn set_data(&mut self, section: &'static str, bytes: &[u8]) -> Result<(), Error> {
+        let map = bpf::handle(&mut self.object, section)
+            .map_err(bpf_error("reopen the source's maps"))?;
+        map.update(&0u32.to_ne_bytes(), bytes, MapFlags::ANY)
+            .map_err(bpf_error("set a source's data"))
+    }
+
     pub fn stats(&self) -> Result<SourceStats, Error> {
         let counted = self.counters()?;
         let sum = |i: usize| counted.get(i).copied().unwrap_or(0);

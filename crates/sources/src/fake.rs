@@ -32,8 +32,8 @@ pub struct Access {
 /// What a kernel or a CPU notices by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// A touch of an entry that NUMA balancing had marked.
-    HintFault,
+    /// A touch of an entry that NUMA balancing had marked, so long ago.
+    HintFault(Duration),
     /// A read of page cache that no process maps, by a system call.
     CacheRead,
     /// The last of so many loads of a CPU that had to wait for memory: what sampling hardware counts.
@@ -249,6 +249,7 @@ mod tests {
         Config {
             rule: Rule::new(Format::Default, 2, 3000).unwrap(),
             scan_stall_max: Duration::from_millis(10),
+            quick_fault: Duration::ZERO,
             hint_faults_run,
         }
     }
@@ -280,7 +281,7 @@ mod tests {
         while model.now < end {
             for page in model.run() {
                 for event in [
-                    Event::HintFault,
+                    Event::HintFault(Duration::from_secs(1)),
                     Event::CacheRead,
                     Event::Misses(1),
                     Event::Hint,

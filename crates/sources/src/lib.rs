@@ -85,6 +85,8 @@ pub struct Config {
     pub rule: Rule,
     /// How long a scan may keep a process from changing its mappings.
     pub scan_stall_max: Duration,
+    /// A hint fault that comes sooner after its page was marked counts as two accesses.
+    pub quick_fault: Duration,
     /// Hint faults report the pages that one process alone maps. Who reads accessed bits leaves those
     /// to them: one access must not count twice.
     pub hint_faults_run: bool,

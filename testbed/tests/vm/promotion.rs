@@ -31,6 +31,11 @@ pub const TESTS: &[Test] = &[
         "tiered3",
         precision_follows_the_cpu,
     ),
+    Test::new(
+        "one_look_at_a_large_process_is_enough",
+        "tiered3",
+        one_look_at_a_large_process_is_enough,
+    ),
     Test::new("explain_tells_why", "tiered3", explain_tells_why),
     Test::new(
         "a_dry_run_moves_nothing",
@@ -126,6 +131,38 @@ fn huge_pages_move_whole(ctx: &mut Ctx) -> Result<()> {
     let pages = number(&status, "/sources/0/stats/recorded_pages")?;
     ensure!(pages > recorded, "{recorded} reports for {pages} pages");
     daemon.stop()?;
+    Ok(())
+}
+
+/// A process so large that the kernel's scan comes to a page once in 16 s, which is five windows: no page
+/// is ever seen twice within one. Hot pages fault at once after their mark, and that is enough.
+fn one_look_at_a_large_process_is_enough(ctx: &mut Ctx) -> Result<()> {
+    const SCAN_SIZE: &str = "/sys/kernel/debug/sched/numa_balancing/scan_size_mb";
+    let vm = &ctx.vm;
+    let before = vm.read(SCAN_SIZE)?;
+    vm.write(SCAN_SIZE, "8")?;
+    let run = |quick_fault_ms: &str, seconds: &str| -> Result<(Value, Value)> {
+        let sources = ["--enabled-sources", "0x1", "--freq-threshold", "2"];
+        let mut start = vec!["--quick-fault-ms", quick_fault_ms];
+        start.extend(sources);
+        let daemon = Daemon::start(vm, &start)?;
+        let flags = ["--size-mib", "128", "--hot-percent", "10"];
+        let mut more = vec!["--cold-sweep-seconds", "60", "--seconds", seconds];
+        more.extend(flags);
+        let run = hotset(vm, &more)?;
+        let status = daemon.status()?;
+        daemon.stop()?;
+        Ok((run, status))
+    };
+    let (quick, slow) = (run("125", "22")?, run("0", "10")?);
+    vm.write(SCAN_SIZE, before.trim())?;
+    let told = format!("{}\n{:#}\nwithout: {}", quick.0, quick.1, slow.0);
+    ensure!(number(&quick.0, "/recall")? >= 0.9, "{told}");
+    // A cold page that the sweep comes to right after its mark looks hot: one in 480.
+    ensure!(number(&quick.0, "/precision")? >= 0.9, "{told}");
+    ensure!(number(&slow.0, "/recall")? <= 0.1, "{told}");
+    let counted = number(&quick.1, "/sources/0/details/quick_faults")?;
+    ensure!(counted >= 3000.0, "{told}");
     Ok(())
 }
 

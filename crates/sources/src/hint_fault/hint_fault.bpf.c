@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 #include "records.bpf.h"
-#include "folio.bpf.h"
+#include "since_mark.bpf.h"
 #include <bpf/bpf_tracing.h>
 
 char LICENSE[] SEC("license") = "GPL";
@@ -17,12 +17,21 @@ struct vm_fault {
 	pte_t *pte;
 } __attribute__((preserve_access_index));
 
+struct source_stats {
+	struct source_counters common;
+	/* Faults so soon after the mark that they counted twice. */
+	__u64 quick_faults;
+};
+
+/* Written by the daemon while programs run. 0: no fault is quick. */
+SEC(".data.quick") volatile __u32 quick_fault_ms;
+
 /* Per CPU (since 4.6), so that faults on many CPUs do not share a line for being counted. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct source_counters);
+	__type(value, struct source_stats);
 } stats SEC(".maps");
 
 #define PTE_PRESENT	0x1ull
@@ -38,7 +47,7 @@ SEC("fentry/numa_migrate_check")
 int BPF_PROG(hint_fault, struct folio *folio, struct vm_fault *vmf)
 {
 	__u32 zero = 0;
-	struct source_counters *s = bpf_map_lookup_elem(&stats, &zero);
+	struct source_stats *s = bpf_map_lookup_elem(&stats, &zero);
 	__u64 entry = vmf->orig_pte.pte;
 	bool huge = !vmf->pte;
 	__u32 order = folio_order(folio, folio_flags(folio));
@@ -58,11 +67,25 @@ int BPF_PROG(hint_fault, struct folio *folio, struct vm_fault *vmf)
 	__u64 head = pfn & ~((1ull << order) - 1);
 
 	if (!pfn) {
-		s->unreadable++;
+		s->common.unreadable++;
 		return 0;
 	}
 
-	report_folio(s, head, 1ull << order, bpf_get_numa_node_id(),
-		     bpf_ktime_get_ns() / NSEC_PER_MSEC);
+	__u32 nid = bpf_get_numa_node_id();
+	__u64 now_ns = bpf_ktime_get_ns();
+	__u64 now_ms = now_ns / NSEC_PER_MSEC;
+
+	if (report_folio(&s->common, head, 1ull << order, nid, now_ms) != HOTNESS_RECORDED ||
+	    !quick_fault_ms || since_mark_ms(folio, now_ns) >= quick_fault_ms)
+		return 0;
+	/*
+	 * Touched so soon after the mark, hence often. The scan may come back to this page only when
+	 * the window is over, so this is counted as the second access that it would have seen.
+	 */
+	s->quick_faults++;
+	if (report(head, nid, now_ms) == HOTNESS_BECAME_READY) {
+		s->common.became_ready++;
+		sample_ready(head, now_ns);
+	}
 	return 0;
 }

@@ -2,13 +2,17 @@
 //!
 //! See README.md in this folder for how it works, what it costs and when it is blind.
 
+mod fake;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use pghot_linux::SysRoot;
 use pghot_linux::hint_fault_knobs::{tiering_is_on, tiering_off, tiering_without_kernel_promotion};
 use pghot_linux::knobs::Knobs;
 use pghot_linux::probe;
 
 use crate::attach::Reporter;
-use crate::fake::{Event, Teller};
 use crate::{
     Availability, Config, Descriptor, Error, Kind, ReadySample, Source, SourceCost, SourceStats,
     Start,
@@ -23,13 +27,16 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     kind: Kind::HintFaults,
     check,
     start,
-    fake: |table, config| Teller::boxed(&DESCRIPTOR, Event::HintFault, table, config),
+    fake: fake::fake,
 };
 
 /// What it needs of the kernel, by `doctor`'s names.
 const NEEDS: &[&str] = &["btf", "numa_balancing", "promote_rate_limit"];
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/hint_fault.bpf.o"));
+
+/// Counters of its own, in the order of the program's `struct source_stats`.
+const DETAILS: &[&str] = &["quick_faults"];
 
 struct HintFault {
     reporter: Reporter,
@@ -47,7 +54,8 @@ fn check(root: &SysRoot) -> Availability {
 }
 
 fn start(start: &mut Start<'_>) -> Result<Box<dyn Source>, Error> {
-    let reporter = Reporter::load(OBJECT, start.maps, &start.config.rule)?;
+    let mut reporter = Reporter::load(OBJECT, start.maps, &start.config.rule)?;
+    set_quick_fault(&mut reporter, start.config.quick_fault)?;
     let link = reporter.attach("hint_fault")?;
     let mut source = HintFault {
         reporter,
@@ -59,13 +67,19 @@ fn start(start: &mut Start<'_>) -> Result<Box<dyn Source>, Error> {
     Ok(Box::new(source))
 }
 
+fn set_quick_fault(reporter: &mut Reporter, within: Duration) -> Result<(), Error> {
+    let ms = u32::try_from(within.as_millis()).unwrap_or(u32::MAX);
+    reporter.set_data(".data.quick", &ms.to_ne_bytes())
+}
+
 impl Source for HintFault {
     fn descriptor(&self) -> &'static Descriptor {
         &DESCRIPTOR
     }
 
     fn configure(&mut self, config: &Config) -> Result<(), Error> {
-        self.reporter.set_rule(&config.rule)
+        self.reporter.set_rule(&config.rule)?;
+        set_quick_fault(&mut self.reporter, config.quick_fault)
     }
 
     fn stats(&self) -> Result<SourceStats, Error> {
@@ -78,6 +92,12 @@ impl Source for HintFault {
 
     fn cost(&self) -> SourceCost {
         self.reporter.cost()
+    }
+
+    fn details(&self) -> BTreeMap<String, u64> {
+        let counted = self.reporter.own_counters().unwrap_or_default();
+        let names = DETAILS.iter().map(|name| (*name).to_owned());
+        names.zip(counted).collect()
     }
 
     fn stand_by(&mut self, knobs: &mut Knobs, standing_by: bool) -> Result<(), Error> {

@@ -137,6 +137,7 @@ mod tests {
         let config = Config {
             rule: Rule::new(Format::Default, 2, 3000).unwrap(),
             scan_stall_max: Duration::ZERO,
+            quick_fault: Duration::ZERO,
             hint_faults_run: false,
         };
         let mut fake = fake(&table, &config);

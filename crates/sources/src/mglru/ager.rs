@@ -318,6 +318,7 @@ mod tests {
         let shared = Shared::new(&Config {
             rule: Rule::new(Format::Default, 2, 3000).unwrap(),
             scan_stall_max: Duration::ZERO,
+            quick_fault: Duration::ZERO,
             hint_faults_run: false,
         });
         shared.add(Counter::Rounds, 1);

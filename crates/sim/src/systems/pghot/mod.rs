@@ -68,6 +68,7 @@ impl Pghot {
         let config = Config {
             rule,
             scan_stall_max: Duration::from_millis(u64::from(settings.scan_stall_max_ms)),
+            quick_fault: Duration::from_millis(u64::from(settings.quick_fault_ms)),
             hint_faults_run: settings.enabled_sources & 1 != 0,
         };
         let enabled = SOURCES
@@ -123,6 +124,7 @@ impl Pghot {
         let config = Config {
             rule: self.rule,
             scan_stall_max: Duration::from_millis(u64::from(self.settings.scan_stall_max_ms)),
+            quick_fault: Duration::from_millis(u64::from(self.settings.quick_fault_ms)),
             hint_faults_run: self.has_source(Kind::HintFaults) && !self.is_standing_by,
         };
         self.fakes
@@ -239,7 +241,10 @@ impl System for Pghot {
 
     fn hint_fault(&mut self, world: &mut World, fault: &Fault) -> f64 {
         let Fault {
-            head, pages, node, ..
+            head,
+            pages,
+            node,
+            latency_ms,
         } = *fault;
         let access = Access {
             head: pfn_of(head),
@@ -248,7 +253,8 @@ impl System for Pghot {
             nid: node as Nid,
             is_hinted: true,
         };
-        self.tell(Event::HintFault, &access, world);
+        let since_mark = Duration::from_millis(latency_ms);
+        self.tell(Event::HintFault(since_mark), &access, world);
         // Between two looks at the free space, the kernel may still promote by itself.
         match world.nodes[node].has_plenty() {
             true => promote_in_fault(world, head, pages, node).unwrap_or(0.0),

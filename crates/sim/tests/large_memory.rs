@@ -1,0 +1,46 @@
+//! Processes that the kernel's scan, or the daemon's, does not come round in a window of the records. pghot
+//! must find their hot pages all the same, and move no more than the kernel's own tiering does.
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+
+use pghot_sim::run::{Run, Simulation};
+use pghot_sim::scenario::Scenario;
+use pghot_sim::systems::Setting;
+
+fn run(name: &str, system: &str, settings: &[(&str, &str)]) -> Run {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
+    let scenario = Scenario::load(&path.join(name)).unwrap();
+    let own = |(name, value): &(&str, &str)| -> Setting { (name.to_string(), value.to_string()) };
+    let settings: Vec<Setting> = settings.iter().map(own).collect();
+    let simulation = Simulation::new(&scenario, system, &settings).unwrap();
+    simulation.finish(&mut |_, _| {})
+}
+
+fn near_share(run: &Run) -> f64 {
+    run.counters.near_accesses as f64 / run.counters.accesses as f64
+}
+
+fn compare(name: &str) {
+    let (pghot, kernel) = (run(name, "pghot", &[]), run(name, "numab2", &[]));
+    let told = format!("{name}: {:?}\n{:?}", pghot.counters, kernel.counters);
+    assert!(pghot.is_complete && kernel.is_complete, "{told}");
+    assert!(pghot.work_s() < kernel.work_s(), "{told}");
+    let moved = |run: &Run| run.counters.promoted_pages + run.counters.demoted_pages;
+    assert!(moved(&pghot) < moved(&kernel) * 3 / 4, "{told}");
+}
+
+/// Hint faults: a process of 4 GiB takes 16 s a pass.
+#[test]
+fn one_look_finds_the_hot_pages_of_tenants() {
+    compare("tenants.toml");
+    let twice = run("tenants.toml", "pghot", &[("quick_fault_ms", "0")]);
+    assert!(near_share(&twice) < 0.5, "{:?}", twice.counters);
+}
+
+/// Page tables, for the top tier is so empty that the kernel would promote in faults: 96 GiB in pieces of 4.
+#[test]
+fn page_tables_are_gone_through_whatever_becomes_ready() {
+    compare("cache.toml");
+}

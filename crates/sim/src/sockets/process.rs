@@ -1,8 +1,8 @@
 //! Processes and their threads: how far they are, and what the kernel remembers of them.
 
-use super::benchmark::{Benchmark, First};
+use super::benchmark::{BLOCK_BYTES, Benchmark, First};
 use super::machine::{Limits, NODES};
-use super::memory::{Block, Filter};
+use super::memory::{BLOCK_PAGES, Block, Filter, PIECES, PerNode};
 use super::policies::{Policy, Whole};
 
 /// Of a process.
@@ -16,10 +16,47 @@ pub struct Process {
     hand: usize,
     /// How often the scanner went through all.
     pub passes: u32,
-    /// Hint faults of all threads, by the node where the page ended; they fade.
-    pub faults: [f64; NODES],
-    /// The pass at which they faded last.
-    pub faded_pass: u32,
+    /// What is known of hint faults of all threads.
+    pub faults: Counts,
+}
+
+/// Hint faults, in the kernel's whole numbers.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Counts {
+    /// By the node that they count for.
+    pub nodes: [f64; NODES],
+    /// All. It fades at other times than the numbers of nodes do.
+    pub total: f64,
+}
+
+impl Counts {
+    /// There were some.
+    pub fn add(&mut self, counted: PerNode) {
+        for (sum, pages) in self.nodes.iter_mut().zip(counted) {
+            *sum += f64::from(pages);
+            self.total += f64::from(pages);
+        }
+    }
+
+    /// The numbers of nodes fade.
+    pub fn fade_nodes(&mut self) {
+        for count in &mut self.nodes {
+            *count = (*count / 2.0).floor();
+        }
+    }
+
+    /// The total does.
+    pub fn fade_total(&mut self) {
+        self.total = (self.total / 2.0).floor();
+    }
+
+    /// Nodes in thousandths of all, rounded down as the kernel does.
+    pub fn weights(&self) -> [f64; NODES] {
+        self.nodes.map(|count| match self.total > 0.0 {
+            true => (1000.0 * count.min(self.total) / self.total).floor(),
+            false => 0.0,
+        })
+    }
 }
 
 /// Of a thread.
@@ -39,10 +76,12 @@ pub struct Thread {
     pub tried_ms: f64,
     /// The passes of the scanner after which it was placed.
     pub placed_pass: u32,
-    /// Its hint faults, by the node where the page ended; they fade.
-    pub faults: [f64; NODES],
+    /// What is known of its hint faults.
+    pub faults: Counts,
     /// The block it writes, or writes next.
     pub block: usize,
+    /// Pieces of it that it has written.
+    pub pieces: u32,
     /// How often it has written all that it writes.
     pub pass: u32,
     /// System time that it has to spend yet, in ns.
@@ -66,6 +105,8 @@ pub struct Visit {
     pub cpu: f64,
     /// Its claim to the bandwidth.
     pub weight: f64,
+    /// Pieces of the block that it writes.
+    pub pieces: u32,
 }
 
 impl Process {
@@ -80,41 +121,47 @@ impl Process {
             next_scan_ms: limits.first_scan_ms,
             hand: 0,
             passes: 0,
-            faults: [0.0; NODES],
-            faded_pass: 0,
+            faults: Counts::default(),
         }
     }
 
-    /// Marks the next blocks, but those on a congested node. Returns how many.
-    pub fn mark(&mut self, policy: &Policy, blocks: usize, is_congested: [bool; NODES]) -> usize {
-        let (mut seen, mut marked) = (0, 0);
-        for _ in 0..self.blocks.len() {
-            if seen == blocks {
-                break;
-            }
+    /// Marks the next blocks, but those on a congested node. Returns how many entries that were.
+    ///
+    /// Entries that are marked already are passed over and not counted, but for those of huge pages. At
+    /// the end of the memory the scan ends too. If it came just to the end, the next one finds nothing
+    /// but small mappings behind it.
+    pub fn mark(&mut self, policy: &Policy, blocks: usize, is_congested: [bool; NODES]) -> f64 {
+        let (mut pages, mut entries) = (blocks as f32 * BLOCK_PAGES, 0.0);
+        while pages > 0.0 {
             if self.hand == self.blocks.len() {
                 self.hand = 0;
                 self.passes += 1;
+                break;
             }
             let block = &mut self.blocks[self.hand];
             self.hand += 1;
-            if !block.is_present {
+            let is_marked = block.marked_pages() == BLOCK_PAGES;
+            let is_left_out = is_marked || (policy.is_limited && is_congested[block.main_node()]);
+            if !block.is_present || (is_left_out && !block.is_huge) {
                 continue;
             }
-            seen += 1;
-            if block.is_marked || (policy.is_limited && is_congested[block.main_node()]) {
+            pages -= BLOCK_PAGES;
+            if is_left_out {
                 continue;
             }
-            block.is_marked = true;
-            // A huge page is split by the fault, and its pages then fault by themselves.
-            block.is_marked_whole = !block.is_huge
-                && match policy.whole {
-                    Whole::Clears => true,
-                    Whole::Handles => block.only_node().is_some(),
-                };
-            marked += 1;
+            let (marked, is_on_one_node) = block.mark();
+            if block.is_huge {
+                entries += 1.0;
+                continue;
+            }
+            pages += BLOCK_PAGES - marked;
+            entries += f64::from(marked);
+            block.is_whole |= match policy.whole {
+                Whole::Clears => true,
+                Whole::Handles => is_on_one_node,
+            };
         }
-        marked
+        entries
     }
 }
 
@@ -129,8 +176,9 @@ impl Thread {
             period_ms: 0.0,
             tried_ms: 0.0,
             placed_pass: 0,
-            faults: [0.0; NODES],
+            faults: Counts::default(),
             block: 0,
+            pieces: 0,
             pass: 0,
             owed_ns: 0.0,
             visit: Visit::default(),
@@ -148,12 +196,13 @@ impl Thread {
         }
     }
 
-    /// Bytes that it writes in a block.
-    pub fn block_bytes(&self, benchmark: &Benchmark) -> f64 {
-        match self.pass < benchmark.whole_passes {
-            true => super::benchmark::BLOCK_BYTES,
+    /// Bytes that it writes in its visit.
+    pub fn visit_bytes(&self, benchmark: &Benchmark) -> f64 {
+        let block = match self.pass < benchmark.whole_passes {
+            true => BLOCK_BYTES,
             false => benchmark.slice_bytes(self.number),
-        }
+        };
+        block * f64::from(self.visit.pieces) / f64::from(PIECES)
     }
 
     /// Whether this is the last time that it writes all.
@@ -164,6 +213,7 @@ impl Thread {
     /// It goes to the next block, or ends.
     pub fn go_on(&mut self, benchmark: &Benchmark) {
         self.block += 1;
+        self.pieces = 0;
         if self.block < self.range(benchmark).end {
             return;
         }

@@ -10,7 +10,7 @@ use super::benchmark::{Benchmark, First};
 use super::budget::Budget;
 use super::follow::{self, Follow};
 use super::machine::{Machine, NODES};
-use super::memory::BLOCK_PAGES;
+use super::memory::{PIECES, PerNode, node_at};
 use super::node::Node;
 use super::policies::Policy;
 use super::process::{Process, Thread, Visit, filter_of};
@@ -166,12 +166,11 @@ impl Run<'_> {
         self.now_s * 1e3
     }
 
-    /// A thread comes to a block.
+    /// A thread comes to a block, or to the next marked piece of it.
     fn arrive(&mut self, number: usize) {
         let thread = &mut self.threads[number];
         let block = &mut self.processes[thread.process].blocks[thread.block];
         thread.visit.from = thread.nid;
-        block.threads[thread.nid] += 1;
         if !block.is_present {
             block.allocate(thread.nid);
             let costs = &self.machine.costs;
@@ -179,10 +178,21 @@ impl Run<'_> {
             // All racers lose this time together, so none is delayed here.
             self.outcome.system_s += costs.zero_ns * zeroed.max(1.0) * 1e-9;
         }
+        thread.visit.pieces = PIECES - thread.pieces;
+        let mut nodes = block.nodes();
         let mut delay_ns = std::mem::take(&mut thread.owed_ns);
-        if block.is_marked {
-            delay_ns += self.fault(number);
+        if block.marked_pages() > 0.0 {
+            let clear = block.clear_pieces();
+            if block.is_huge || block.is_whole || clear <= thread.pieces {
+                delay_ns += self.fault(number, &mut nodes);
+            } else {
+                // Others were here before. It follows them to the first page that is still marked.
+                thread.visit.pieces = clear - thread.pieces;
+            }
         }
+        let place = f64::from(self.random.below(1 << 20)) / f64::from(1 << 20);
+        // Pages on several nodes are written as if all were on one of them.
+        self.threads[number].visit.to = node_at(nodes, place);
         if delay_ns == 0.0 {
             self.write(number);
             return;
@@ -194,30 +204,21 @@ impl Run<'_> {
 
     /// It begins to write.
     fn write(&mut self, number: usize) {
-        let place = f64::from(self.random.below(1 << 20)) / f64::from(1 << 20);
         let thread = &mut self.threads[number];
-        let bytes = thread.block_bytes(self.benchmark);
+        let bytes = thread.visit_bytes(self.benchmark);
         let running = self.counts[thread.nid].max(1);
-        let cpu = (f64::from(self.machine.cpus) / f64::from(running)).min(1.0);
-        let from = thread.visit.from;
-        // A block whose pages are on several nodes is written as if all were on one of them.
-        let to = self.processes[thread.process].blocks[thread.block].node_at(place);
-        let claim = match from == to {
+        let visit = &mut thread.visit;
+        visit.since_s = self.now_s;
+        visit.cpu = (f64::from(self.machine.cpus) / f64::from(running)).min(1.0);
+        let claim = match visit.from == visit.to {
             true => 1.0,
             false => 1.0 / self.machine.remote_ratio,
         };
-        let weight = claim * cpu;
-        thread.visit = Visit {
-            from,
-            to,
-            since_s: self.now_s,
-            cpu,
-            weight,
-        };
-        self.nodes[to].begin(number, bytes, weight);
+        visit.weight = claim * visit.cpu;
+        self.nodes[visit.to].begin(number, bytes, visit.weight);
     }
 
-    /// The first of a node's visitors is done with its block.
+    /// The first of a node's visitors is done with what it wrote.
     fn leave(&mut self, nid: usize) {
         let threads = &mut self.threads;
         let Some(number) = self.nodes[nid].end(|number| threads[number].visit.weight) else {
@@ -225,61 +226,76 @@ impl Run<'_> {
         };
         let thread = &mut threads[number];
         let visit = thread.visit;
-        self.processes[thread.process].blocks[thread.block].threads[visit.from] -= 1;
         self.outcome.user_s += (self.now_s - visit.since_s) * visit.cpu;
-        let bytes = thread.block_bytes(self.benchmark);
+        let bytes = thread.visit_bytes(self.benchmark);
         self.share.add(&visit, bytes);
         if thread.is_in_last_pass(self.benchmark) {
             self.last_share.add(&visit, bytes);
         }
-        thread.go_on(self.benchmark);
+        thread.pieces += visit.pieces;
+        if thread.pieces == PIECES {
+            thread.go_on(self.benchmark);
+        }
         match thread.is_running {
             true => self.arrive(number),
             false => self.counts[thread.nid] -= 1,
         }
     }
 
-    /// A thread takes the hint faults of a marked block; returns what they cost, in ns.
-    fn fault(&mut self, number: usize) -> f64 {
+    /// A thread takes hint faults of a marked block; returns what they cost, in ns. It then writes what
+    /// faulted, and on which `nodes` that is.
+    fn fault(&mut self, number: usize, nodes: &mut PerNode) -> f64 {
         let now_ms = self.now_ms();
         let (limits, costs) = (&self.machine.limits, &self.machine.costs);
-        let (policy, budgets) = (self.policy, &mut self.budgets);
+        let policy = self.policy;
         let thread = &mut self.threads[number];
-        let process = &mut self.processes[thread.process];
-        let block = &mut process.blocks[thread.block];
-        block.is_huge = false;
-        let is_whole = block.is_marked_whole;
-        let shares = match is_whole {
-            true => std::array::from_fn(|nid| if nid == thread.nid { 1.0 } else { 0.0 }),
-            false => block.shares(),
+        let here = thread.nid;
+        let block = &mut self.processes[thread.process].blocks[thread.block];
+        let filter = filter_of(policy, block.is_whole);
+        let huge = match block.is_huge {
+            true => block.fault_huge(here, filter),
+            false => None,
         };
-        let mut admit = |nid: usize, pages: f32| {
-            let is_limited = policy.is_limited;
-            budgets[nid].admit(limits, is_limited, now_ms, f64::from(pages)) as f32
-        };
-        let found = block.fault(shares, filter_of(policy, is_whole), &mut admit);
-        let faults = f64::from(found.faults);
+        let found = huge.unwrap_or_else(|| {
+            if !block.is_whole {
+                thread.visit.pieces = 1;
+            }
+            let budget = &mut self.budgets[here];
+            let mut admit = |pages: f32| {
+                budget.admit(limits, policy.is_limited, now_ms, f64::from(pages)) as f32
+            };
+            block.fault(here, filter, &mut admit)
+        });
+        *nodes = found.ended;
+        let (faults, moved) = (f64::from(found.faults), f64::from(found.moved));
         self.outcome.hint_faults += faults;
         self.outcome.local_faults += f64::from(found.local);
-        self.outcome.migrated_pages += f64::from(found.moved);
-        for (nid, pages) in found.ended.into_iter().enumerate() {
-            thread.faults[nid] += f64::from(pages);
-            process.faults[nid] += f64::from(pages);
-        }
-        if policy.is_backing_off {
-            let longer = thread.period_ms + limits.back_off_ms * faults;
-            thread.period_ms = longer.min(limits.period_max_ms);
-        }
-        if policy.follow != Follow::Never {
+        self.outcome.migrated_pages += moved;
+        let counted: f32 = found.counted.iter().sum();
+        if counted > 0.0 && policy.follow != Follow::Never {
             let (processes, threads) = (&mut self.processes, &mut self.threads);
             let random = &mut self.random;
-            follow::place(policy.follow, limits, processes, threads, number, random);
+            follow::place(
+                policy.follow,
+                self.machine,
+                processes,
+                threads,
+                number,
+                random,
+            );
+        }
+        let thread = &mut self.threads[number];
+        thread.faults.add(found.counted);
+        self.processes[thread.process].faults.add(found.counted);
+        if policy.is_backing_off {
+            let longer = thread.period_ms + limits.back_off_ms * f64::from(counted);
+            thread.period_ms = longer.min(limits.period_max_ms);
         }
         let flush_ns = match policy.is_flushing {
             true => costs.flush_ns,
             false => 0.0,
         };
-        faults * (costs.fault_ns + flush_ns) + f64::from(found.moved) * costs.migrate_ns
+        faults * (costs.fault_ns + flush_ns) + moved * costs.migrate_ns
     }
 
     fn tick(&mut self, ticks: u64) {
@@ -310,10 +326,15 @@ impl Run<'_> {
             }
             process.next_scan_ms = now_ms + self.policy.period_factor * thread.period_ms;
             let congested = std::array::from_fn(|nid| budgets[nid].is_congested(limits, now_ms));
-            let marked = process.mark(self.policy, limits.scan_blocks, congested);
-            let pages = marked as f64 * f64::from(BLOCK_PAGES);
-            self.outcome.pte_updates += pages;
-            thread.owed_ns += pages * self.machine.costs.mark_ns;
+            let passes = process.passes;
+            let entries = process.mark(self.policy, limits.scan_blocks, congested);
+            if process.passes != passes {
+                process.faults.fade_total();
+                thread.faults.fade_nodes();
+                thread.faults.fade_total();
+            }
+            self.outcome.pte_updates += entries;
+            thread.owed_ns += entries * self.machine.costs.mark_ns;
         }
     }
 

@@ -6,10 +6,6 @@ use pghot_workloads::access::XorShift;
 use super::machine::{Machine, NODES};
 use super::process::Thread;
 
-/// A node may have so many times as many threads as CPUs to let one more go home: the balancer's bound
-/// of what it calls balanced.
-const IMBALANCE: f64 = 1.25;
-
 /// Running threads per node.
 pub fn counts(threads: &[Thread]) -> [u32; NODES] {
     let mut counts = [0; NODES];
@@ -64,16 +60,17 @@ fn even_out(machine: &Machine, threads: &mut [Thread], random: &mut XorShift) {
     }
 }
 
-/// Threads go home as long as that makes no more than a small imbalance. Two whose homes are each
-/// other's nodes are not swapped.
+/// Threads go home if their home has less than its share of threads. If all nodes have as many, nobody
+/// goes anywhere, since there is no idle CPU to take them; and two whose homes are each other's nodes are
+/// not swapped. Both are known problems of the patches.
 fn send_home(machine: &Machine, threads: &mut [Thread]) {
     let mut counts = counts(threads);
-    let most = (f64::from(machine.cpus) * IMBALANCE) as u32;
+    let share = counts.iter().sum::<u32>() as f64 / machine.nodes as f64;
     for thread in threads.iter_mut().filter(|thread| thread.is_running) {
         let Some(home) = thread.home else {
             continue;
         };
-        if home != thread.nid && counts[home] < most {
+        if home != thread.nid && f64::from(counts[home]) < share {
             counts[thread.nid] -= 1;
             counts[home] += 1;
             thread.nid = home;
@@ -128,13 +125,13 @@ mod tests {
     }
 
     #[test]
-    fn threads_go_home_until_it_is_too_full() {
+    fn threads_go_home_where_threads_are_missing() {
         let machine = quiet();
         let mut threads = threads(&[1; 40]);
         for thread in &mut threads {
             thread.home = Some(0);
         }
         send_home(&machine, &mut threads);
-        assert_eq!(counts(&threads)[0], 15);
+        assert_eq!(counts(&threads)[0], 10, "and then it has its share");
     }
 }

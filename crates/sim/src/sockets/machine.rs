@@ -39,8 +39,10 @@ pub struct Costs {
     pub fault_ns: f64,
     /// TLB flushes of a hint fault.
     pub flush_ns: f64,
-    /// To migrate a page, flushes of all CPUs and waiting for locks included.
+    /// To migrate a page, for the thread that does.
     pub migrate_ns: f64,
+    /// And for the other threads of its process together: their CPUs are interrupted to flush TLBs.
+    pub interrupts_ns: f64,
     /// System time that has nothing to do with balancing, as a share of user time: ticks.
     pub ticks: f64,
     /// To zero a new huge page.
@@ -97,11 +99,15 @@ impl Default for Costs {
         Costs {
             // Calibration on two cells, the totals of system time of moron and twostage over the
             // published counts: 0.62 µs per page marked and faulted, 236 µs per page migrated. How the
-            // 0.62 µs are divided is a guess.
+            // 0.62 µs are divided is a guess. How the 236 µs are is calibrated on the same two cells: the
+            // less the thread itself is held up, the more pages move with twostage, and the larger is its
+            // total. The author says that a very large part is flushes of TLBs, which all CPUs pay where
+            // the process runs.
             mark_ns: 100.0,
             fault_ns: 320.0,
             flush_ns: 200.0,
-            migrate_ns: 235_800.0,
+            migrate_ns: 58_950.0,
+            interrupts_ns: 176_850.0,
             // Calibration on the system time of the four tests without balancing.
             ticks: 1.93e-4,
             zero_ns: 656_000.0,

@@ -295,7 +295,27 @@ impl Run<'_> {
             true => costs.flush_ns,
             false => 0.0,
         };
+        if moved > 0.0 {
+            self.interrupt(number, moved * costs.interrupts_ns);
+        }
         faults * (costs.fault_ns + flush_ns) + moved * costs.migrate_ns
+    }
+
+    /// The other threads of a thread's process share so much system time.
+    fn interrupt(&mut self, number: usize, ns: f64) {
+        let process = self.threads[number].process;
+        let is_other = |thread: &Thread| thread.is_running && thread.process == process;
+        let count = self
+            .threads
+            .iter()
+            .filter(|thread| is_other(thread))
+            .count()
+            - 1;
+        for (thread, other) in self.threads.iter_mut().zip(0..) {
+            if other != number && is_other(thread) {
+                thread.owed_ns += ns / count as f64;
+            }
+        }
     }
 
     fn tick(&mut self, ticks: u64) {

@@ -203,20 +203,30 @@ const NOTES: &[&str] = &[
      rate, so the memory of both processes of NUMA01 was on one node), how much less of it a remote \
      thread gets, how rarely threads stray, ticks, zeroing. Costs of balancing: 0.62 us per marked and \
      faulted page, 236 us per migrated page, from the total system time of moron and twostage over \
-     their published counts. All else is prediction.",
-    "One mechanism was read from the published counts and not from the patches: that moron moves a page \
-     only when its huge page is split, hence once (3.37 million pages moved, 7568 huge pages split).",
-    "Figures are medians of three seeds. Which thread runs ahead decides where pages of NUMA01 go; with \
-     moron its elapsed time is from 540 to 1010 s, depending on the seed.",
+     their published counts; that a quarter of the 236 us holds up the thread that migrates and the \
+     rest interrupts the others of its process is from the same two cells. All else is prediction.",
+    "What the scanner counts, for which node a fault counts, when the numbers fade and whom a thread \
+     looks at before it changes homes is as in the patches. That moron moves a page only once is from \
+     them too: later its entry is marked with the one a level up, and a fault there clears the marks.",
+    "Figures are medians of five seeds. Which threads run ahead decides where pages of NUMA01 go; with \
+     moron its elapsed time is from 560 to 700 s, depending on the seed.",
     "The publication does not name its machine: 4 nodes with 12 CPUs follow from its figures, the \
      longest scan period (1600 ms) and the first scan (after 1 s) from neighbouring postings. All nodes \
      are equally far from each other.",
     "Not modelled: the two competitors, schednuma and autonuma; cache lines that several threads write; \
-     huge pages that are put together again; waiting for mmap_sem; the cost of finding a home node; \
-     more threads on their home node than a quarter above its CPUs, while other nodes idle.",
-    "Known to be wrong: with cpuone and adaptscan, threads of a process of NUMA01 gather on two nodes in \
-     the model. On the real machine their homes bounced, which the model does not do; so they scan, \
-     fault and migrate four times as much there as here.",
+     huge pages that are put together again; waiting for locks and for mmap_sem; the cost of finding a \
+     home node; single CPUs of a node.",
+    "Known to be wrong: NUMA01_THREADLOCAL and NUMA02, in which threads get memory of their own, are 14 \
+     to 31 % too quick, NUMA02 by 8 % even without balancing and by 26 % with moron; only \
+     NUMA01_THREADLOCAL with moron is right. Slices become local within a minute in the model, and by \
+     the published user times in about three. What delays them is not known.",
+    "Known to be wrong: with cpuone and adaptscan, half of the machine's CPUs idled in NUMA02 (it used \
+     2251 and 2605 % of one). Threads must have shared CPUs of their home nodes, so its user time is too \
+     high in the model, by up to 84 %.",
+    "Known to be wrong: adaptscan marked and faulted three times as many pages as here, and its system \
+     time is 60 % too low. In the model threads of NUMA01 stay together in groups, and the first takes \
+     the faults of all. With moron, a migrated page cost a third to a half in NUMA02 of what it costs \
+     on average; in the model it costs the same everywhere.",
 ];
 
 /// Of the predicted differences against the baseline: those with the published sign, and all.
@@ -263,7 +273,7 @@ mod tests {
     const USER: f64 = 0.18;
     const SYSTEM: f64 = 0.15;
     /// The two cells that the costs come from are divided by published counts, and the model has fewer.
-    const COSTS: f64 = 0.40;
+    const COSTS: f64 = 0.30;
 
     fn made() -> Vec<Table> {
         make().unwrap()
@@ -292,9 +302,10 @@ mod tests {
         let migrate_ns = (one.0 * other.2 - other.0 * one.2) / determinant;
         let costs = Machine::default().costs;
         let all = costs.mark_ns + costs.fault_ns + costs.flush_ns;
+        let migrated_ns = costs.migrate_ns + costs.interrupts_ns;
         assert!((all / fault_ns - 1.0).abs() < 0.01, "{fault_ns}");
         assert!(
-            (costs.migrate_ns / migrate_ns - 1.0).abs() < 0.01,
+            (migrated_ns / migrate_ns - 1.0).abs() < 0.01,
             "{migrate_ns}"
         );
     }
@@ -345,20 +356,21 @@ mod tests {
                 assert!(error.abs() < bound, "{}: {cell:?}", table.title);
             }
         }
-        // Predictions, as far as they do not depend on which thread runs ahead.
+        // Predictions.
         let elapsed = &tables[0];
-        for policy in ["twostage", "lessflush"] {
+        for policy in ["moron", "twostage", "lessflush", "cpuone", "adaptscan"] {
             for (row, bound) in [
-                ("NUMA01", 0.2),
+                ("NUMA01", 0.15),
                 ("NUMA01_THREADLOCAL", 0.35),
-                ("NUMA02", 0.35),
+                ("NUMA02", 0.30),
+                ("NUMA02_SMT", 0.15),
             ] {
                 let error = cell(elapsed, row, policy).error().unwrap();
                 assert!(error.abs() < bound, "{row} {policy}: {error}");
             }
         }
         let (signs, all) = signs(&elapsed.cells);
-        assert!(signs + 3 >= all, "{signs} of {all}");
+        assert!(signs + 1 >= all, "{signs} of {all}");
         assert_eq!(
             tables[3]
                 .cells

@@ -81,7 +81,7 @@ fn slices_become_local_by_moving_each_page_once() {
 #[test]
 fn memory_that_all_threads_write_does_not_become_local_by_moving_pages() {
     for descriptor in POLICIES {
-        // What brings threads together is another matter: with homes, a process gathers on two nodes.
+        // What brings threads together is another matter: with homes, they may gather.
         if descriptor.policy.follow != Follow::Never {
             continue;
         }

@@ -106,8 +106,8 @@ impl Default for Costs {
             mark_ns: 100.0,
             fault_ns: 320.0,
             flush_ns: 200.0,
-            migrate_ns: 58_950.0,
-            interrupts_ns: 176_850.0,
+            migrate_ns: 47_200.0,
+            interrupts_ns: 188_600.0,
             // Calibration on the system time of the four tests without balancing.
             ticks: 1.93e-4,
             zero_ns: 656_000.0,

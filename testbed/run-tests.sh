@@ -19,6 +19,8 @@ run() {
 }
 
 run cargo test --release --workspace --exclude pghot-testbed --exclude pghot-bench --no-fail-fast
+# What is not compiled by default.
+run cargo test --release -p pghot-sim --features parquet --lib -- parquet
 run cargo build --release --workspace
 run cargo test --release -p pghot-testbed -p pghot-bench --no-fail-fast
 

@@ -121,6 +121,12 @@ pub fn run(matches: &ArgMatches) -> Result<()> {
         fs::write(&path, text)
             .map_err(|error| anyhow!("cannot write {}: {error}", path.display()))?;
     }
+    #[cfg(feature = "parquet")]
+    {
+        let path = out.join("sweep.parquet");
+        pghot_sim::sweep_parquet::write(&path, &rows)
+            .map_err(|error| anyhow!("cannot write {}: {error}", path.display()))?;
+    }
     for answer in answers(&curves, limit_percent) {
         say(&format!("{answer}\n"))?;
     }

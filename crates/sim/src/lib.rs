@@ -27,6 +27,8 @@ pub mod scan;
 pub mod scenario;
 pub mod sockets;
 pub mod sweep;
+#[cfg(feature = "parquet")]
+pub mod sweep_parquet;
 pub mod sweep_report;
 pub mod systems;
 pub mod tables;

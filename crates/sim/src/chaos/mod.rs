@@ -356,6 +356,7 @@ fn settings(random: &mut XorShift) -> Vec<Setting> {
             pick(&["0xc", "0xd", "0x18", "0x19", "0x1d"]),
         ),
         ("freq_threshold".into(), pick(&["1", "2", "3"])),
+        ("quick_fault_ms".into(), pick(&["0", "125", "60000"])),
         ("kmigrated_sleep_ms".into(), pick(&["50", "100", "500"])),
         ("kmigrated_batch_nr".into(), pick(&["64", "100", "2048"])),
         (

@@ -68,10 +68,11 @@ impl Drawn {
     }
 
     /// Since when reclaim wants to know of a folio: its previous look at the folio's block. It comes to
-    /// the folios of a block one after the other; that is one look.
-    fn since_last_look(&mut self, head: Page, now_ns: u64) -> u64 {
+    /// the folios of a block one after the other; whatever is less than `apart_ns` after the first is one
+    /// look.
+    fn since_last_look(&mut self, head: Page, now_ns: u64, apart_ns: u64) -> u64 {
         let [last, before] = &mut self.looks_ns[(head / HUGE_PAGES) as usize];
-        if now_ns >= *last + ONE_LOOK_NS {
+        if now_ns >= *last + apart_ns {
             (*before, *last) = (*last, now_ns);
         }
         *before
@@ -159,13 +160,19 @@ impl Heat {
         }
     }
 
-    /// Reclaim asks again between two looks: whether a folio was accessed since the last one.
-    pub fn take_referenced_since_look(
-        &mut self,
-        memory: &mut Memory,
-        head: Page,
-        now_ns: u64,
-    ) -> bool {
+    /// Reclaim walks page tables, all at one moment: whether a folio was accessed since the last walk.
+    pub fn take_young(&mut self, memory: &mut Memory, head: Page, now_ns: u64) -> bool {
+        match self {
+            Heat::Bits => self.clear_one(memory, head),
+            Heat::Drawn(drawn) => {
+                let since = drawn.since_last_look(head, now_ns, 1);
+                drawn.draw(memory, head, since, now_ns)
+            }
+        }
+    }
+
+    /// Reclaim looks at a folio between two walks: whether it was accessed since the last one.
+    pub fn take_touched(&mut self, memory: &mut Memory, head: Page, now_ns: u64) -> bool {
         match self {
             Heat::Bits => self.clear_one(memory, head),
             Heat::Drawn(drawn) => {
@@ -180,7 +187,7 @@ impl Heat {
         match self {
             Heat::Bits => self.clear_one(memory, head),
             Heat::Drawn(drawn) => {
-                let since = drawn.since_last_look(head, now_ns);
+                let since = drawn.since_last_look(head, now_ns, ONE_LOOK_NS);
                 drawn.draw(memory, head, since, now_ns)
             }
         }

@@ -52,6 +52,8 @@ pub struct Node {
     pub is_online: bool,
     /// Whether kswapd is at work.
     pub is_reclaiming: bool,
+    /// How far kswapd's work goes beyond this moment, in ns.
+    pub reclaim_ahead_ns: f64,
     /// The folios here, if hot pages belong here.
     pub lru: Lru,
 }
@@ -67,6 +69,7 @@ impl Node {
             is_top_tier: spec.is_top_tier(),
             is_online: true,
             is_reclaiming: false,
+            reclaim_ahead_ns: 0.0,
             lru: Lru::new(kernel.lru),
         }
     }

@@ -2,8 +2,8 @@
 //! time. A fake makes its source's own decisions (how often, how much, what counts), by the same code
 //! where that is pure, and takes from the model what the real one takes from the kernel.
 //!
-//! Not in any fake: CPU budgets, since a model has no CPU to spend; what page tables say of a page's
-//! birth, since a model need not set that bit; stale TLB entries.
+//! Not in any fake: what page tables say of a page's birth, since a model need not set that bit; stale TLB
+//! entries.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -64,6 +64,11 @@ pub trait AccessedBits {
 
     /// Clears the bits of these pages of an owner.
     fn clear(&mut self, owner: Owner, pages: Range<u64>);
+
+    /// CPU time that all calls took so far: what a source's budget is about.
+    fn spent(&self) -> Duration {
+        Duration::ZERO
+    }
 
     /// Shows each folio of these pages whose bit is set.
     fn young(&self, owner: Owner, pages: Range<u64>, sink: &mut dyn FnMut(&Access));

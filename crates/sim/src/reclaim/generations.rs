@@ -117,7 +117,7 @@ fn is_young(world: &mut World, head: Page) -> bool {
         now_ns,
         ..
     } = world;
-    memory.is_mapped(head) && heat.take_referenced(memory, head, *now_ns)
+    memory.is_mapped(head) && heat.take_young(memory, head, *now_ns)
 }
 
 /// Whether a folio was accessed since the last walk came by, when its turn has come to go.
@@ -128,5 +128,5 @@ fn was_touched_since(world: &mut World, head: Page) -> bool {
         now_ns,
         ..
     } = world;
-    heat.take_referenced_since_look(memory, head, *now_ns)
+    heat.take_touched(memory, head, *now_ns)
 }

@@ -88,16 +88,23 @@ pub fn reclaim(world: &mut World, nid: usize, tiering_is_on: bool, budget_ns: f6
     if node.free < marks.low {
         node.is_reclaiming = true;
     }
+    // A walk over page tables takes longer than there is time for.
+    let ahead_ns = std::mem::take(&mut node.reclaim_ahead_ns);
+    if ahead_ns > budget_ns {
+        node.reclaim_ahead_ns = ahead_ns - budget_ns;
+        return 0.0;
+    }
     if !node.is_reclaiming {
         return 0.0;
     }
+    let left_ns = budget_ns - ahead_ns;
     // Nothing is added to it meanwhile: what kswapd moves goes down.
     let empty = Lru::new(world.spec.kernel.lru);
     let mut lru = std::mem::replace(&mut node.lru, empty);
     let mut spent_ns = 0.0;
     // Two rounds find all that was not accessed; a third would only burn CPU.
     let mut looks = 2 * lru.len();
-    while world.nodes[nid].is_reclaiming && spent_ns < budget_ns {
+    while world.nodes[nid].is_reclaiming && spent_ns < left_ns {
         if world.nodes[nid].free >= goal || looks == 0 {
             world.nodes[nid].is_reclaiming = false;
             break;
@@ -109,7 +116,9 @@ pub fn reclaim(world: &mut World, nid: usize, tiering_is_on: bool, budget_ns: f6
             spent_ns += demote(world, head, pages);
         }
     }
-    world.nodes[nid].lru = lru;
+    let node = &mut world.nodes[nid];
+    node.lru = lru;
+    node.reclaim_ahead_ns = (spent_ns - left_ns).max(0.0);
     world.counters.reclaim_ns += spent_ns;
     spent_ns
 }

@@ -90,8 +90,9 @@ impl Fake for Ager {
         schedule.update(&present, now);
         while let Some(pass) = schedule.next(now) {
             let pages = present.get(&pass.key).map_or(0, |l| l.pages);
+            let spent = bits.spent();
             let found = self.pass(pass, pages, bits, now);
-            schedule.done(pass, now, Duration::ZERO, found);
+            schedule.done(pass, now, bits.spent() - spent, found);
         }
         let wait = schedule.wait(now);
         self.schedule = Some(schedule);

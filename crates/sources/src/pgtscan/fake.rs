@@ -9,6 +9,7 @@ use pghot_hotness::Table;
 
 use super::DESCRIPTOR;
 use super::adapt::{Adapt, Found, Window};
+use crate::budget::Budget;
 use crate::bulk::BulkReporter;
 use crate::fake::{AccessedBits, Fake, Owner, report_young};
 use crate::{Config, Descriptor, SourceStats};
@@ -23,6 +24,7 @@ pub(super) fn fake(table: &Arc<Table>, config: &Config) -> Box<dyn Fake> {
         reporter: BulkReporter::new(table, &config.rule),
         config: *config,
         processes: BTreeMap::new(),
+        budget: None,
     })
 }
 
@@ -30,6 +32,8 @@ struct Scanner {
     reporter: Arc<BulkReporter>,
     config: Config,
     processes: BTreeMap<Owner, Process>,
+    /// Made at the first step, which tells the time.
+    budget: Option<Budget>,
 }
 
 struct Process {
@@ -89,6 +93,8 @@ impl Fake for Scanner {
     }
 
     fn step(&mut self, bits: &mut dyn AccessedBits, now: Duration) -> Option<Duration> {
+        let mut budget = self.budget.take().unwrap_or_else(|| Budget::new(now));
+        budget.earn(now);
         let window = Window::of(&self.config.rule);
         let hint_faults_run = self.config.hint_faults_run;
         let mut owners = bits.owners();
@@ -102,15 +108,23 @@ impl Fake for Scanner {
             if process.due > now {
                 continue;
             }
+            // A series that began is finished whatever it costs.
+            if process.scans == 0 && process.cleared_at.is_none() && budget.is_spent() {
+                process.due = now + budget.wait();
+                continue;
+            }
             let piece = process.piece(pages);
+            let spent = bits.spent();
             if process.cleared_at.is_none() {
                 bits.clear(owner, piece);
+                budget.spend(bits.spent() - spent);
                 process.cleared_at = Some(now);
                 process.due = now + process.adapt.observe();
                 continue;
             }
             let of = (owner, piece.clone());
             let seen = report_young(&self.reporter, hint_faults_run, bits, of, now, |_| true);
+            budget.spend(bits.spent() - spent);
             let found = Found {
                 young_pages: seen.young_pages,
                 ready_pages: seen.ready,
@@ -119,6 +133,7 @@ impl Fake for Scanner {
             process.adapt.learn(found, window, since_last);
             process.go_on(&piece, pages, found.ready_pages, window, now);
         }
+        self.budget = Some(budget);
         Some(STEP)
     }
 

@@ -1,6 +1,8 @@
 //! The accessed bits of the modelled machine, for the sources that read them.
 
+use std::cell::Cell;
 use std::ops::Range;
+use std::time::Duration;
 
 use pghot_hotness::Nid;
 use pghot_sources::fake::{Access, AccessedBits, Owner};
@@ -16,7 +18,7 @@ pub struct Bits<'a> {
     pub world: &'a mut World,
     pub tasks: &'a [Task],
     /// Entries that were looked at or cleared.
-    pub read_pages: u64,
+    pub entries: Cell<u64>,
 }
 
 impl Bits<'_> {
@@ -38,7 +40,25 @@ impl Bits<'_> {
     }
 }
 
+impl Bits<'_> {
+    fn count(&self, pages: &Range<Page>) {
+        let region = self.world.memory.region_of(pages.start);
+        let folio_pages = region.map_or(1, |region| region.folio_pages);
+        let entries = pages.len() as u64 / u64::from(folio_pages);
+        self.entries.set(self.entries.get() + entries);
+    }
+
+    /// What it took, in ns.
+    pub fn spent_ns(&self) -> f64 {
+        self.entries.get() as f64 * self.world.spec.costs.accessed_bit_ns
+    }
+}
+
 impl AccessedBits for Bits<'_> {
+    fn spent(&self) -> Duration {
+        Duration::from_nanos(self.spent_ns() as u64)
+    }
+
     fn owners(&self) -> Vec<(Owner, u64)> {
         let tasks = self.tasks.iter();
         tasks
@@ -57,7 +77,7 @@ impl AccessedBits for Bits<'_> {
 
     fn clear(&mut self, owner: Owner, pages: Range<u64>) {
         if let Some(pages) = self.pages(owner, &pages) {
-            self.read_pages += pages.len() as u64;
+            self.count(&pages);
             let World {
                 heat,
                 memory,
@@ -72,6 +92,7 @@ impl AccessedBits for Bits<'_> {
         let Some(pages) = self.pages(owner, &pages) else {
             return;
         };
+        self.count(&pages);
         let world = &*self.world;
         let Some(region) = world.memory.region_of(pages.start) else {
             return;

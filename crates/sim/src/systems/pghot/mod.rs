@@ -3,6 +3,7 @@
 mod bits;
 mod host;
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -151,12 +152,12 @@ impl Pghot {
             let mut bits = Bits {
                 world,
                 tasks,
-                read_pages: 0,
+                entries: Cell::new(0),
             };
             let next = fake.step(&mut bits, now);
-            let read_pages = bits.read_pages;
+            let spent_ns = bits.spent_ns();
             *due_ns = next.map(|wait| now_ns + wait.as_nanos() as u64);
-            world.counters.daemon_ns += read_pages as f64 * world.spec.costs.accessed_bit_ns;
+            world.counters.daemon_ns += spent_ns;
         }
     }
 

@@ -502,7 +502,7 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__record)
-            opts="-h --pid --seconds --interval-ms --stall-max-ms --no-names --out --config --socket --help"
+            opts="-h --pid --seconds --interval-ms --stall-max-ms --no-names --pause-sources --out --config --socket --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

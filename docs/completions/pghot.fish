@@ -82,6 +82,7 @@ complete -c pghot -n "__fish_pghot_using_subcommand record" -l out -d 'Where the
 complete -c pghot -n "__fish_pghot_using_subcommand record" -l config -d 'The config file, in TOML [default: /etc/pghot/pghot.toml, if it exists]' -r -F
 complete -c pghot -n "__fish_pghot_using_subcommand record" -l socket -d 'The control socket, on which `pghot status`, `explain` and `set` reach the daemon. [default: /run/pghot/pghot.sock]' -r
 complete -c pghot -n "__fish_pghot_using_subcommand record" -l no-names -d 'Leave out the programs\' names'
+complete -c pghot -n "__fish_pghot_using_subcommand record" -l pause-sources -d 'Switch those of the daemon\'s sources off for the recording that read the same accessed bits; without, it refuses to record beside them'
 complete -c pghot -n "__fish_pghot_using_subcommand record" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c pghot -n "__fish_pghot_using_subcommand sim; and not __fish_seen_subcommand_from run replay sweep tables chaos help" -s h -l help -d 'Print help'
 complete -c pghot -n "__fish_pghot_using_subcommand sim; and not __fish_seen_subcommand_from run replay sweep tables chaos help" -f -a "run" -d 'Run a scenario under several systems and compare them'

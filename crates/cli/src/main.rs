@@ -4,6 +4,7 @@ mod args;
 mod commands;
 mod generate;
 mod record;
+mod record_beside;
 mod show_doctor;
 mod show_explain;
 mod show_status;

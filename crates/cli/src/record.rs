@@ -10,18 +10,14 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use pghot_daemon::protocol::{self, ClientError, Request, Response};
-use pghot_daemon::status::SourceState;
-use pghot_linux::fights::fights;
-use pghot_linux::probe::Level;
 use pghot_linux::{SysRoot, bpf};
 use pghot_profile::{BLOCK_PAGES, Profile, file};
 use pghot_sim::machine::PAGES_PER_MIB;
 use pghot_sources::pgtscan::record::{Order, Progress, record};
-use pghot_sources::{Kind, SOURCES};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::commands::say;
+use crate::record_beside::{Paused, warn_of_the_kernels_readers};
 
 /// The command. `daemon` are the arguments that say where a daemon listens.
 pub fn command(daemon: &[Arg]) -> Command {
@@ -43,6 +39,13 @@ pub fn command(daemon: &[Arg]) -> Command {
         .long("no-names")
         .action(ArgAction::SetTrue)
         .help("Leave out the programs' names");
+    let pause = Arg::new("pause-sources")
+        .long("pause-sources")
+        .action(ArgAction::SetTrue)
+        .help(
+            "Switch those of the daemon's sources off for the recording that read the same accessed \
+             bits; without, it refuses to record beside them",
+        );
     let out = Arg::new("out")
         .long("out")
         .value_name("FILE")
@@ -69,6 +72,7 @@ pub fn command(daemon: &[Arg]) -> Command {
                  short, a way is taken that does not see shared pages",
             ),
             names,
+            pause,
             out,
         ])
         .args(daemon)
@@ -78,7 +82,13 @@ pub fn command(daemon: &[Arg]) -> Command {
 pub fn run(matches: &ArgMatches, socket: &Path) -> Result<()> {
     // Without a log to go to, what libbpf says is not heard; errors say what matters.
     bpf::log_messages();
-    refuse_beside_a_reader(socket)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))
+            .map_err(|error| anyhow!("cannot wait for signals: {error}"))?;
+    }
+    // Dropped when all is done, however it ends.
+    let _paused = Paused::sources(socket, matches.get_flag("pause-sources"))?;
     let root = SysRoot::default();
     warn_of_the_kernels_readers(&root);
     let number = |name| matches.get_one::<u32>(name).copied().unwrap_or(1);
@@ -104,11 +114,6 @@ pub fn run(matches: &ArgMatches, socket: &Path) -> Result<()> {
     part.push(".part");
     let part = PathBuf::from(part);
     let mut file = create(&part)?;
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop))
-            .map_err(|error| anyhow!("cannot wait for signals: {error}"))?;
-    }
     let is_seen = stderr().is_terminal();
     let profile = record(&root, &order, &stop, &mut |progress| {
         if is_seen {
@@ -132,49 +137,6 @@ pub fn run(matches: &ArgMatches, socket: &Path) -> Result<()> {
         let _ = fs::remove_file(&part);
     })?;
     say(&summary(&profile, bytes, path))
-}
-
-/// Two that clear the same accessed bits would each miss what the other has seen.
-fn refuse_beside_a_reader(socket: &Path) -> Result<()> {
-    let status = match protocol::ask(socket, &Request::Status) {
-        Ok(Response::Status(status)) => status,
-        Err(ClientError::NotRunning { .. }) => return Ok(()),
-        Ok(_) => return Err(anyhow!("the daemon did not answer with its status")),
-        Err(error) => return Err(error.into()),
-    };
-    let readers = SOURCES
-        .iter()
-        .filter(|source| source.kind == Kind::PageTables);
-    let running: Vec<_> = readers
-        .filter(|reader| {
-            let mut sources = status.sources.iter();
-            sources.any(|source| source.name == reader.name && source.state == SourceState::Running)
-        })
-        .collect();
-    let Some(reader) = running.first() else {
-        return Ok(());
-    };
-    let bits: u32 = running.iter().map(|reader| reader.bit).sum();
-    let enabled = status.settings.get("enabled_sources");
-    let without = enabled.map_or(0, |setting| setting.value) & !u64::from(bits);
-    Err(anyhow!(
-        "the daemon's source {} reads the same accessed bits, and both would miss what the other \
-         sees: switch it off for the recording with `pghot set enabled_sources {without:#x}`",
-        reader.name
-    ))
-}
-
-/// Those of the kernel are no reason not to record: what they take is small, of huge pages alone it is much.
-fn warn_of_the_kernels_readers(root: &SysRoot) {
-    let readers = ["damon", "damon_stat"];
-    let found = fights(root).into_iter();
-    for fight in found.filter(|fight| readers.contains(&fight.id) && fight.level != Level::Ok) {
-        eprintln!(
-            "pghot: warning: {} clears accessed bits, which the recording then misses, of huge pages above \
-             all; to switch it off: {}",
-            fight.id, fight.advice
-        );
-    }
 }
 
 fn create(path: &Path) -> Result<File> {

@@ -5,7 +5,7 @@ use anyhow::{Context, Result, ensure};
 use pghot_testbed::{Output, Vm};
 use serde_json::Value;
 
-use crate::rig::{Daemon, number, start_hotset};
+use crate::rig::{Daemon, number, source, start_hotset};
 use crate::{Ctx, Test};
 
 pub const TESTS: &[Test] = &[
@@ -126,6 +126,18 @@ fn one_reader(ctx: &mut Ctx) -> Result<()> {
             "{recorded:?}"
         );
     }
+    // By itself, and back again afterwards.
+    vm.exec(&["pghot", "set", "enabled_sources", "0x5"])?
+        .success()?;
+    vm.exec(&["rm", "-f", PROFILE])?.success()?;
+    let paused = [&short[..], &["--pause-sources"]].concat();
+    record(vm, &paused)?.success()?;
+    ensure!(vm.exists(PROFILE)?, "no profile was written");
+    let enabled = daemon.number("/settings/enabled_sources/value")?;
+    ensure!(enabled == 5.0, "{enabled} are on after the recording");
+    let status = daemon.status()?;
+    let pgtscan = source(&status, "pgtscan")?;
+    ensure!(pgtscan["state"] == "running", "{pgtscan:#}");
     daemon.stop()?;
     process.kill()?;
     // Gone now.

@@ -246,7 +246,8 @@ mod tests {
         let text = "mode = \"precision\"\nsocket = \"/a\"\nhint_socket = \"/c\"\nstate_file = \"/b\"\n\
                     freq_threshold = 5\nfreq_window_ms = 16_000\ntarget_nid = 1\n\
                     kmigrated_sleep_ms = 50\nkmigrated_batch_nr = 64\n\
-                    promote_rate_limit_MBps = 0\nenabled_sources = 0x1\nscan_stall_max_ms = 20\n";
+                    promote_rate_limit_MBps = 0\nenabled_sources = 0x1\nscan_stall_max_ms = 20\n\
+                    quick_fault_ms = 250\n";
         let assignments = from_file(text).unwrap();
         let mut names: Vec<_> = assignments.iter().map(|a| a.name.as_str()).collect();
         let mut all = option_names();

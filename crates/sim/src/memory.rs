@@ -25,7 +25,7 @@ const NODE: u8 = 0x07;
 pub const ACCESSED: u8 = 0x08;
 /// Its page-table entry makes the next access fault.
 pub const MARKED: u8 = 0x10;
-/// It was accessed when reclaim last looked.
+/// It was accessed when reclaim last looked, or DAMON in its place.
 pub const ACTIVE: u8 = 0x20;
 /// It is on the list of a top-tier node.
 pub const LISTED: u8 = 0x40;

@@ -3,7 +3,7 @@
  * How long ago the kernel's scan marked a page that faults now.
  *
  * With the tiering bit of numa_balancing set, the scan leaves its time in the flags of each page of the
- * lower tier, in the place of the CPU and PID that accessed it last (folio_xchg_access_time, since 5.18).
+ * lower tier, in the place of the CPU and PID that accessed it last (folio_xchg_access_time, since 6.1).
  * It is what the kernel itself calls the page's latency, as long as it promotes.
  */
 #ifndef PGHOT_SINCE_MARK_BPF_H

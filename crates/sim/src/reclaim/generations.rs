@@ -4,7 +4,7 @@
 //!
 //! After `mm/vmscan.c` of 6.12 and 7.2. What the walk missed is found at the door: a folio of the oldest
 //! generation that was accessed after all goes to the youngest; one of page cache that nobody maps, of
-//! which no walk knows, to the next. What stays in the oldest when that is empty but for it is older still.
+//! which no walk knows, to the next.
 //!
 //! Approximated: a folio that comes to the node is of the youngest generation, also if it comes back. Left
 //! out: tiers within a generation and their feedback from refaults, since nothing is evicted here; the
@@ -13,7 +13,7 @@
 use std::collections::VecDeque;
 
 use super::{Look, is_here};
-use crate::memory::Page;
+use crate::memory::{ACTIVE, Page};
 use crate::world::World;
 
 /// `MIN_NR_GENS`: as many are kept, so aging comes when one of them would be next.
@@ -128,5 +128,8 @@ fn was_touched_since(world: &mut World, head: Page) -> bool {
         now_ns,
         ..
     } = world;
-    heat.take_touched(memory, head, *now_ns)
+    // Whose bit DAMON cleared, it has marked.
+    let was_seen = memory.state(head) & ACTIVE != 0;
+    memory.clear(head, ACTIVE);
+    heat.take_touched(memory, head, *now_ns) || was_seen
 }

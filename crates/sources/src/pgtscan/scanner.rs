@@ -354,7 +354,9 @@ impl Scanner {
         }
         process.last_read = Some(now);
         process.scans += 1;
-        let may_stay = process.is_whole() && survey.end.is_none() && !process.lower.is_empty();
+        // Nothing else of the process waits.
+        let is_all = process.is_whole() && survey.end.is_none();
+        let may_stay = is_all && (!process.lower.is_empty() || ready_pages > 0);
         if may_stay || self.window().stays(process.scans, ready_pages) {
             process.then(Step::Clear, (cleared_at + process.adapt.period()).max(now));
         } else {

@@ -152,16 +152,21 @@ impl Costs {
             ("reclaim_ns", self.reclaim_ns),
             ("accessed_bit_ns", self.accessed_bit_ns),
         ];
-        for (name, ns) in single {
-            if !(ns.is_finite() && ns >= 0.0) {
-                return Err(Error::field(
-                    format!("machine.costs.{name}"),
-                    format!("{ns} is not a time"),
-                ));
-            }
-        }
-        Ok(())
+        check_times("machine.costs", &single)
     }
+}
+
+/// Names the first of some fields of a table that is no time.
+pub(crate) fn check_times(table: &str, fields: &[(&str, f64)]) -> Result<(), Error> {
+    let wrong = fields
+        .iter()
+        .find(|(_, ns)| !(ns.is_finite() && *ns >= 0.0));
+    wrong.map_or(Ok(()), |(name, ns)| {
+        Err(Error::field(
+            format!("{table}.{name}"),
+            format!("{ns} is not a time"),
+        ))
+    })
 }
 
 impl MachineSpec {

@@ -134,23 +134,28 @@ pub(crate) fn report_young(
     }
 }
 
-/// The fake of a source that reports every event of one kind.
+/// How many accesses of its page an event counts for.
+pub(crate) type Counts = fn(Event, &Config) -> u32;
+
+/// The fake of a source that reports events as they come.
 pub(crate) struct Teller {
     descriptor: &'static Descriptor,
-    event: Event,
+    counts: Counts,
+    config: Config,
     reporter: Arc<BulkReporter>,
 }
 
 impl Teller {
     pub(crate) fn boxed(
         descriptor: &'static Descriptor,
-        event: Event,
+        counts: Counts,
         table: &Arc<Table>,
         config: &Config,
     ) -> Box<dyn Fake> {
         Box::new(Teller {
             descriptor,
-            event,
+            counts,
+            config: *config,
             reporter: BulkReporter::new(table, &config.rule),
         })
     }
@@ -163,10 +168,11 @@ impl Fake for Teller {
 
     fn configure(&mut self, config: &Config) {
         self.reporter.set_rule(&config.rule);
+        self.config = *config;
     }
 
     fn event(&mut self, event: Event, access: &Access, now: Duration) {
-        if event == self.event {
+        for _ in 0..(self.counts)(event, &self.config) {
             self.reporter
                 .report_folio(access.head, access.nid, access.pages, now);
         }

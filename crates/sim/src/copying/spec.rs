@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::prices::{Kernel, PTDMA, ZEN3_THREADS};
 use super::{Copier, Folios, HUGE_ORDER, Migration, STOCK_BATCH_PAGES};
 use crate::Error;
+use crate::machine::check_times;
 
 /// The largest batch that anybody has measured, in base pages.
 const BATCH_PAGES_MAX: u64 = 1 << 18;
@@ -77,16 +78,14 @@ impl MigrationSpec {
             ("entry_ns", kernel.entry_ns),
             ("huge_ns", kernel.huge_ns),
             ("batch_end_ns", kernel.batch_end_ns),
-            // Of a copy that takes no time at all, the reciprocal.
-            ("copy_bytes_per_ns", 1.0 / kernel.copy_bytes_per_ns),
         ];
-        for (name, price) in prices {
-            if !(price.is_finite() && price >= 0.0) {
-                return Err(Error::field(
-                    format!("machine.migration.kernel.{name}"),
-                    "it is not above 0",
-                ));
-            }
+        check_times("machine.migration.kernel", &prices)?;
+        let copy = kernel.copy_bytes_per_ns;
+        if !(copy.is_finite() && copy > 0.0) {
+            return Err(Error::field(
+                "machine.migration.kernel.copy_bytes_per_ns",
+                format!("{copy} is not above 0"),
+            ));
         }
         Ok(())
     }

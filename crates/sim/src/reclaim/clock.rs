@@ -1,7 +1,8 @@
 //! Active and inactive lists, approximated by a clock with two chances: a folio that was accessed since the
 //! last look is made active, an active one that was not becomes inactive, and an inactive one goes.
 
-use super::{Look, is_here};
+use super::{Look, ask, is_here};
+use crate::heat::Heat;
 use crate::memory::{ACTIVE, Page};
 use crate::world::World;
 
@@ -40,20 +41,14 @@ impl Clock {
             return None;
         }
         self.hand += 1;
-        let World {
-            heat,
-            memory,
-            now_ns,
-            ..
-        } = world;
-        if heat.take_referenced(memory, head, *now_ns) {
-            memory.set(head, ACTIVE);
+        if ask(world, head, Heat::take_referenced) {
+            world.memory.set(head, ACTIVE);
             return None;
         }
-        if memory.state(head) & ACTIVE != 0 {
-            memory.clear(head, ACTIVE);
+        if world.memory.state(head) & ACTIVE != 0 {
+            world.memory.clear(head, ACTIVE);
             return None;
         }
-        Some((head, memory.region_of(head)?.folio_pages))
+        Some((head, world.memory.region_of(head)?.folio_pages))
     }
 }

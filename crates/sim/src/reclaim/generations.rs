@@ -12,7 +12,8 @@
 
 use std::collections::VecDeque;
 
-use super::{Look, is_here};
+use super::{Look, ask, is_here};
+use crate::heat::Heat;
 use crate::memory::{ACTIVE, Page};
 use crate::world::World;
 
@@ -111,25 +112,13 @@ impl Generations {
 
 /// Whether the walk finds a folio accessed since the last walk.
 fn is_young(world: &mut World, head: Page) -> bool {
-    let World {
-        heat,
-        memory,
-        now_ns,
-        ..
-    } = world;
-    memory.is_mapped(head) && heat.take_young(memory, head, *now_ns)
+    world.memory.is_mapped(head) && ask(world, head, Heat::take_young)
 }
 
 /// Whether a folio was accessed since the last walk came by, when its turn has come to go.
 fn was_touched_since(world: &mut World, head: Page) -> bool {
-    let World {
-        heat,
-        memory,
-        now_ns,
-        ..
-    } = world;
     // Whose bit DAMON cleared, it has marked.
-    let was_seen = memory.state(head) & ACTIVE != 0;
-    memory.clear(head, ACTIVE);
-    heat.take_touched(memory, head, *now_ns) || was_seen
+    let was_seen = world.memory.state(head) & ACTIVE != 0;
+    world.memory.clear(head, ACTIVE);
+    ask(world, head, Heat::take_touched) || was_seen
 }

@@ -9,7 +9,8 @@ pub mod generations;
 
 use serde::{Deserialize, Serialize};
 
-use crate::memory::{ABSENT, LISTED, Page};
+use crate::heat::Heat;
+use crate::memory::{ABSENT, LISTED, Memory, Page};
 use crate::world::World;
 use clock::Clock;
 use generations::Generations;
@@ -121,6 +122,11 @@ pub fn reclaim(world: &mut World, nid: usize, tiering_is_on: bool, budget_ns: f6
     node.reclaim_ahead_ns = (spent_ns - left_ns).max(0.0);
     world.counters.reclaim_ns += spent_ns;
     spent_ns
+}
+
+/// Asks whether a folio was accessed; how, is for who asks.
+fn ask(world: &mut World, head: Page, how: fn(&mut Heat, &mut Memory, Page, u64) -> bool) -> bool {
+    how(&mut world.heat, &mut world.memory, head, world.now_ns)
 }
 
 /// A folio of a list is still on node `nid`. If it is on another top-tier node, it belongs on the list there.

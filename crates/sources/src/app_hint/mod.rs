@@ -41,7 +41,14 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     kind: Kind::Other,
     check,
     start,
-    fake: |table, config| Teller::boxed(&DESCRIPTOR, Event::Hint, table, config),
+    fake: |table, config| {
+        Teller::boxed(
+            &DESCRIPTOR,
+            |event, _| (event == Event::Hint).into(),
+            table,
+            config,
+        )
+    },
 };
 
 struct AppHint {

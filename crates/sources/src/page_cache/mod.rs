@@ -23,7 +23,14 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     kind: Kind::Other,
     check,
     start,
-    fake: |table, config| Teller::boxed(&DESCRIPTOR, Event::CacheRead, table, config),
+    fake: |table, config| {
+        Teller::boxed(
+            &DESCRIPTOR,
+            |event, _| (event == Event::CacheRead).into(),
+            table,
+            config,
+        )
+    },
 };
 
 /// Where the kernel notes an access of a page-cache folio.

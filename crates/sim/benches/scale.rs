@@ -5,8 +5,11 @@
 //! * `statistical/PAGES`: one simulated second of one process under pghot, page tables as its source. Per page
 //!   it must not rise with the size; it falls, since a source looks at a bounded number of pages in a second.
 //! * `exact/ACCESSES`: accesses one by one, per access.
+//! * `pread`: no run, but what the model takes a read of page cache for: `Costs::read_ns`.
 
+use std::fs::File;
 use std::hint::black_box;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -14,6 +17,7 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use pghot_sim::run::Simulation;
 use pghot_sim::scenario::{PatternName, Scenario};
 use pghot_sim::systems::Setting;
+use pghot_workloads::access::XorShift;
 
 const PAGES_PER_MIB: u64 = 256;
 /// Three decades.
@@ -114,5 +118,32 @@ fn exact(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, promotion, statistical, exact);
+/// A page at random of a GiB of page cache.
+fn pread(c: &mut Criterion) {
+    const FILE_PAGES: u32 = 1 << 18;
+    let path = std::env::temp_dir().join(format!("pghot-pread-{}", std::process::id()));
+    // By the MiB, so that the page cache is of large folios where the file system has them.
+    let mib = vec![7u8; 1 << 20];
+    {
+        let file = File::create(&path).expect("the temporary folder is writable");
+        for at in 0..u64::from(FILE_PAGES) / PAGES_PER_MIB {
+            file.write_all_at(&mib, at << 20)
+                .expect("a GiB fits into the temporary folder");
+        }
+    }
+    let mut page = [0u8; 4096];
+    let file = File::open(&path).expect("it was just written");
+    let mut random = XorShift::new(1);
+    c.bench_function("pread", |bencher| {
+        bencher.iter(|| {
+            let at = u64::from(random.below(FILE_PAGES)) << 12;
+            file.read_exact_at(&mut page, at).expect("it is so long");
+            black_box(page[0])
+        });
+    });
+    // That it stays is no harm.
+    let _ = std::fs::remove_file(&path);
+}
+
+criterion_group!(benches, promotion, statistical, exact, pread);
 criterion_main!(benches);

@@ -21,9 +21,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define PGHOT_HINT_SOCKET	"/run/pghot/hint.sock"
-#define PGHOT_HINT_MAGIC	0x31484750u	/* "PGH1" */
-#define PGHOT_HINT_RANGES_MAX	256
+#define PGHOT_HINT_SOCKET     "/run/pghot/hint.sock"
+#define PGHOT_HINT_MAGIC      0x31484750u /* "PGH1" */
+#define PGHOT_HINT_RANGES_MAX 256
 
 /* Memory: all pages that it touches, at most 1 GiB. */
 struct pghot_hint_range {
@@ -33,8 +33,8 @@ struct pghot_hint_range {
 
 struct pghot_hint_message {
 	uint32_t magic;
-	uint32_t pid;		/* 0: the sender */
-	uint32_t flags;		/* 0 */
+	uint32_t pid;   /* 0: the sender */
+	uint32_t flags; /* 0 */
 	uint32_t nr;
 	struct pghot_hint_range ranges[PGHOT_HINT_RANGES_MAX];
 };

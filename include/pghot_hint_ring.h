@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Hints to pghot through shared memory, for programs that hint too often for a system call each. See
- * docs/app-hints.md.
+ * Hints to pghot through shared memory, for programs that hint too often for a system call each.
+ * See docs/app-hints.md.
  *
  *	struct pghot_hint_ring ring;
  *
@@ -13,9 +13,10 @@
  * A hint that finds the ring full is lost. Any number of threads may push. Open another one after a
  * fork or an exec, or when pghot_hint_ring_is_connected() says that the daemon is gone.
  *
- * The ring is a memory file of 17 pages. The first word of the first page counts the slots that were
- * taken for writing; the other pages are slots. A slot may be written as number n when its turn is n,
- * and has the turn n + 1 then; the daemon reads it and gives it the turn n + PGHOT_HINT_RING_SLOTS.
+ * The ring is a memory file of 17 pages. The first word of the first page counts the slots that
+ * were taken for writing; the other pages are slots. A slot may be written as number n when its
+ * turn is n, and has the turn n + 1 then; the daemon reads it and gives it the turn n +
+ * PGHOT_HINT_RING_SLOTS.
  */
 #ifndef PGHOT_HINT_RING_H
 #define PGHOT_HINT_RING_H
@@ -27,8 +28,8 @@
 
 #include "pghot_hint.h"
 
-#define PGHOT_HINT_RING_SLOTS	2048
-#define PGHOT_HINT_RING_BYTES	(4096 + PGHOT_HINT_RING_SLOTS * sizeof(struct pghot_hint_slot))
+#define PGHOT_HINT_RING_SLOTS 2048
+#define PGHOT_HINT_RING_BYTES (4096 + PGHOT_HINT_RING_SLOTS * sizeof(struct pghot_hint_slot))
 
 struct pghot_hint_slot {
 	uint64_t turn;
@@ -40,13 +41,15 @@ struct pghot_hint_slot {
 struct pghot_hint_ring {
 	uint64_t *head;
 	struct pghot_hint_slot *slots;
-	int fd;			/* while it is open, the daemon reads */
+	int fd; /* while it is open, the daemon reads */
 };
 
 /* A memory file that can become neither shorter nor longer, or -1. */
 static inline int pghot_hint_ring_memory(void)
 {
-	/* MFD_CLOEXEC | MFD_ALLOW_SEALING, and below F_ADD_SEALS with F_SEAL_SEAL | _SHRINK | _GROW, by
+	/*
+	 * MFD_CLOEXEC | MFD_ALLOW_SEALING, and below F_ADD_SEALS with
+	 * F_SEAL_SEAL | _SHRINK | _GROW, by
 	 * number: the C library hides their names unless _GNU_SOURCE is defined. */
 	int fd = (int)syscall(SYS_memfd_create, "pghot-hints", 1u | 2u);
 
@@ -65,8 +68,13 @@ static inline int pghot_hint_ring_memory(void)
 /* Sends the memory over the connection and waits until the daemon has taken it. 0 or -1. */
 static inline int pghot_hint_ring_offer(int connection, int memory)
 {
-	struct { uint32_t magic, pid, flags, nr; } offer = { PGHOT_HINT_MAGIC, 0, 1 | 2, 0 };
-	struct { uint32_t magic, refusal; uint64_t pages, refused; } answer;
+	struct {
+		uint32_t magic, pid, flags, nr;
+	} offer = { PGHOT_HINT_MAGIC, 0, 1 | 2, 0 };
+	struct {
+		uint32_t magic, refusal;
+		uint64_t pages, refused;
+	} answer;
 	union {
 		struct cmsghdr header;
 		char space[CMSG_SPACE(sizeof(int))];
@@ -115,8 +123,9 @@ static inline int pghot_hint_ring_open(struct pghot_hint_ring *ring, const char 
 	if (fd < 0)
 		return -1;
 	memory = pghot_hint_ring_memory();
-	mapped = memory < 0 ? MAP_FAILED : mmap(NULL, PGHOT_HINT_RING_BYTES,
-						PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
+	mapped = memory < 0 ? MAP_FAILED
+			    : mmap(NULL, PGHOT_HINT_RING_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED,
+				   memory, 0);
 	if (mapped == MAP_FAILED) {
 		error = errno;
 		if (memory >= 0)

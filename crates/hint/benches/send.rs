@@ -1,5 +1,5 @@
-//! What a hint costs the application: through the socket, and through the ring. The daemon's side reads
-//! as fast as it can.
+//! What a hint costs the application: through the socket, and through the ring. The daemon's side
+//! reads as fast as it can.
 
 use std::hint::black_box;
 use std::io;

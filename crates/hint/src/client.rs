@@ -93,7 +93,8 @@ impl Hints {
             header.msg_controllen = size_of::<ControlMessage>();
         }
         let (fd, flags) = (self.socket.as_raw_fd(), flags | libc::MSG_NOSIGNAL);
-        // SAFETY: the kernel reads as many bytes as there are, and the control message if there is one.
+        // SAFETY: the kernel reads as many bytes as there are, and the control message if there is
+        // one.
         match unsafe { libc::sendmsg(fd, &header, flags) } {
             -1 => Err(io::Error::last_os_error()),
             _ => Ok(()),

@@ -24,7 +24,8 @@
 //! }
 //! ```
 //!
-//! After a fork or an exec, connect again: the daemon knows a connection's process by who connected.
+//! After a fork or an exec, connect again: the daemon knows a connection's process by who
+//! connected.
 
 mod client;
 pub mod ring;

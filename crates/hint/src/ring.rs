@@ -1,12 +1,12 @@
-//! Hints through shared memory, without a system call on either side. `include/pghot_hint_ring.h` says
-//! the same in C.
+//! Hints through shared memory, without a system call on either side. `include/pghot_hint_ring.h`
+//! says the same in C.
 //!
-//! The ring is a memory file of [`RING_BYTES`], made and sealed by the application, which hands it over
-//! on its connection. Its first word counts the slots that were taken for writing; from the second page
-//! on there are [`SLOTS`] slots of four words: turn, address, length, nothing. A slot may be written as
-//! number `n` when its turn is `n`, and has the turn `n + 1` then; the daemon reads it and gives it the
-//! turn `n + SLOTS`. (D. Vyukov's bounded queue.) So any number of threads may write, nobody waits, and
-//! what finds the ring full is lost.
+//! The ring is a memory file of [`RING_BYTES`], made and sealed by the application, which hands it
+//! over on its connection. Its first word counts the slots that were taken for writing; from the
+//! second page on there are [`SLOTS`] slots of four words: turn, address, length, nothing. A slot
+//! may be written as number `n` when its turn is `n`, and has the turn `n + 1` then; the daemon
+//! reads it and gives it the turn `n + SLOTS`. (D. Vyukov's bounded queue.) So any number of
+//! threads may write, nobody waits, and what finds the ring full is lost.
 
 use std::fs::File;
 use std::io;
@@ -138,12 +138,12 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Takes over what an application sent, if it is a ring: else, `InvalidInput`. Whoever sent it can
-    /// write anything into it at any time, and nothing else.
+    /// Takes over what an application sent, if it is a ring: else, `InvalidInput`. Whoever sent it
+    /// can write anything into it at any time, and nothing else.
     pub fn open(file: OwnedFd) -> io::Result<Reader> {
         let file = File::from(file);
-        // Only memory files have seals. Without this one it could shrink, and reading would be fatal.
-        // SAFETY: fcntl() takes an open descriptor.
+        // Only memory files have seals. Without this one it could shrink, and reading would be
+        // fatal. SAFETY: fcntl() takes an open descriptor.
         let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
         let is_ring = seals >= 0
             && seals & libc::F_SEAL_SHRINK != 0

@@ -1,8 +1,8 @@
-//! What is said on the hint socket, in the byte order of the machine. `include/pghot_hint.h` says the
-//! same in C.
+//! What is said on the hint socket, in the byte order of the machine. `include/pghot_hint.h` says
+//! the same in C.
 //!
-//! A message is a header, `magic pid flags nr` of 32 bits each, and `nr` ranges, `address length` of 64
-//! bits each. It arrives whole or not at all (`SOCK_SEQPACKET`).
+//! A message is a header, `magic pid flags nr` of 32 bits each, and `nr` ranges, `address length`
+//! of 64 bits each. It arrives whole or not at all (`SOCK_SEQPACKET`).
 
 /// `PGH1` as bytes in memory: protocol and version.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"PGH1");
@@ -10,7 +10,8 @@ pub const MAGIC: u32 = u32::from_le_bytes(*b"PGH1");
 /// The sender waits for an [`Answer`].
 pub const FLAG_ANSWER: u32 = 1;
 
-/// With the message comes the descriptor of a ring, which the daemon shall read; see [`crate::ring`].
+/// With the message comes the descriptor of a ring, which the daemon shall read; see
+/// [`crate::ring`].
 pub const FLAG_RING: u32 = 2;
 
 /// The most ranges in one message.

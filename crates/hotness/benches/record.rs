@@ -123,7 +123,7 @@ fn update(c: &mut Criterion) {
 /// Time for `n` accesses by each of `threads` threads; `work` gets the thread and the visit.
 fn parallel(threads: u64, n: u64, work: &(impl Fn(u64, u64) + Sync)) -> Duration {
     let barrier = Barrier::new(threads as usize);
-    // Each thread times itself: one that only looks on would need a core of its own.
+    // Each thread times itself: one that only observes would need a core of its own.
     let timed = |thread| {
         barrier.wait();
         undisturbed(n.max(1 << 20), |visit| work(thread, visit), |_| {})

@@ -38,64 +38,75 @@
 #define HOTNESS_FN static inline __attribute__((always_inline, unused))
 /* Off the fast path, and kept out of its registers. */
 #ifdef __bpf__
-#define HOTNESS_SLOW HOTNESS_FN	/* a BPF function takes five arguments at most */
+#define HOTNESS_SLOW HOTNESS_FN /* a BPF function takes five arguments at most */
 #else
 #define HOTNESS_SLOW static __attribute__((noinline, cold, unused))
 #endif
 
-#define HOTNESS_SECTION_SHIFT	15
-#define HOTNESS_SECTION_PAGES	(1u << HOTNESS_SECTION_SHIFT)
-#define HOTNESS_NID_MAX		1023u
+#define HOTNESS_SECTION_SHIFT 15
+#define HOTNESS_SECTION_PAGES (1u << HOTNESS_SECTION_SHIFT)
+#define HOTNESS_NID_MAX       1023u
 
-#define HOTNESS_LIVE		1ull
-#define HOTNESS_HOT		2ull
-#define HOTNESS_SWEEPING	4ull
-#define HOTNESS_UNTIL_SHIFT	3
+#define HOTNESS_LIVE        1ull
+#define HOTNESS_HOT         2ull
+#define HOTNESS_SWEEPING    4ull
+#define HOTNESS_UNTIL_SHIFT 3
 
 /*
  * A report may be this late or out of order and still count as "now": CPUs race between reading
  * the clock and writing the record, and samples wait in rings.
  */
-#define HOTNESS_LATE_MS		256u
+#define HOTNESS_LATE_MS 256u
 
 /*
  * How often a report retries when other CPUs keep winning the compare-and-swap of its word. Each
  * failed try means that another report succeeded; BPF needs a bound, and 64 lost races in a row
  * were never seen. The caller counts HOTNESS_LOST.
  */
-#define HOTNESS_TRIES		64
+#define HOTNESS_TRIES 64
 
 /*
- * The same for the section's word. It changes a few times per pass of the migrator at most (live, hot,
- * and the sweep's beginning and end), whereas reports of hot pages change records all the time, so a
- * mark that loses more often than this is not possible in practice. The bound is low because a
- * BPF verifier walks this loop once for each turn of the other: at 64 it took nine tenths of the
- * daemon's start.
+ * The same for the section's word. It changes a few times per pass of the migrator at most (live,
+ * hot, and the sweep's beginning and end), whereas reports of hot pages change records all the
+ * time, so a mark that loses more often than this is not possible in practice. The bound is low
+ * because a BPF verifier walks this loop once for each turn of the other: at 64 it took nine tenths
+ * of the daemon's start.
  */
-#define HOTNESS_MARK_TRIES	8
+#define HOTNESS_MARK_TRIES 8
 
 struct hotness_layout {
-	__u32 unit_shift;	/* log2 of the time unit in ms */
+	__u32 unit_shift; /* log2 of the time unit in ms */
 	__u32 time_shift;
 	__u32 time_mask;
 	__u32 freq_shift;
 	__u32 freq_max;
 	__u32 nid_mask;
 	__u32 ready_shift;
-	__u32 mask;		/* the whole record within its 32-bit word */
+	__u32 mask; /* the whole record within its 32-bit word */
 };
 
 /* `precision` is a constant at every caller, so the compiler folds the layout away. */
 HOTNESS_FN struct hotness_layout hotness_layout(int precision)
 {
 	struct hotness_layout u8 = {
-		.unit_shift = 8, .time_shift = 2, .time_mask = 0x1f,
-		.freq_shift = 0, .freq_max = 3, .nid_mask = 0, .ready_shift = 7, .mask = 0xff,
+		.unit_shift = 8,
+		.time_shift = 2,
+		.time_mask = 0x1f,
+		.freq_shift = 0,
+		.freq_max = 3,
+		.nid_mask = 0,
+		.ready_shift = 7,
+		.mask = 0xff,
 	};
 	struct hotness_layout u32 = {
-		.unit_shift = 1, .time_shift = 13, .time_mask = 0x3fff,
-		.freq_shift = 10, .freq_max = 7, .nid_mask = HOTNESS_NID_MAX,
-		.ready_shift = 31, .mask = 0xffffffffu,
+		.unit_shift = 1,
+		.time_shift = 13,
+		.time_mask = 0x3fff,
+		.freq_shift = 10,
+		.freq_max = 7,
+		.nid_mask = HOTNESS_NID_MAX,
+		.ready_shift = 31,
+		.mask = 0xffffffffu,
 	};
 
 	return precision ? u32 : u8;
@@ -107,10 +118,10 @@ HOTNESS_FN struct hotness_layout hotness_layout(int precision)
  * access, in their places.
  */
 struct hotness_rule {
-	__s64 trust_ms;		/* how long after its ageing a section holds no wrapped times */
-	__u32 span;		/* largest lateness + age that is surely inside the window, as it
+	__s64 trust_ms;       /* how long after its ageing a section holds no wrapped times */
+	__u32 span;           /* largest lateness + age that is surely inside the window, as it
 				   comes out of hotness_late_age() */
-	__u32 freq_threshold;	/* 1..freq_max accesses within the window make a page ready */
+	__u32 freq_threshold; /* 1..freq_max accesses within the window make a page ready */
 	__u32 step[8];
 };
 
@@ -130,8 +141,8 @@ HOTNESS_FN void hotness_rule_init(struct hotness_rule *rule, int precision, __u3
 	for (__u32 freq = 0; freq < 8; freq++) {
 		__u32 next = freq < l.freq_max ? freq + 1 : l.freq_max;
 
-		rule->step[freq] = next << l.freq_shift |
-				   (__u32)(next >= freq_threshold) << l.ready_shift;
+		rule->step[freq] = next << l.freq_shift | (__u32)(next >= freq_threshold)
+								  << l.ready_shift;
 	}
 }
 
@@ -185,9 +196,9 @@ HOTNESS_FN __u32 hotness_next(__u32 rec, __u64 now_ms, __u32 nid, int trusted,
 }
 
 /* What became of a report. */
-#define HOTNESS_RECORDED	0	/* the access is in the record */
-#define HOTNESS_BECAME_READY	1	/* and made the page ready, which it was not before */
-#define HOTNESS_LOST		2	/* HOTNESS_TRIES lost races: not recorded */
+#define HOTNESS_RECORDED     0 /* the access is in the record */
+#define HOTNESS_BECAME_READY 1 /* and made the page ready, which it was not before */
+#define HOTNESS_LOST         2 /* HOTNESS_TRIES lost races: not recorded */
 
 /*
  * Mark a section. The first mark of an idle section makes it as good as just aged, for all its
@@ -237,7 +248,7 @@ HOTNESS_FN int hotness_try(__u32 *word, __u32 shift, __u64 *section, __u64 now_m
 		if (~marks & need)
 			hotness_mark(section, need, now_ms, rule);
 	}
-	return (next & ~rec) >> l.ready_shift;	/* HOTNESS_BECAME_READY or HOTNESS_RECORDED */
+	return (next & ~rec) >> l.ready_shift; /* HOTNESS_BECAME_READY or HOTNESS_RECORDED */
 }
 
 /*
@@ -252,8 +263,8 @@ HOTNESS_SLOW int hotness_report_slow(__u32 *word, __u32 shift, __u64 *section, _
 
 	hotness_mark(section, HOTNESS_LIVE, now_ms, rule);
 	for (int i = 0; i < HOTNESS_TRIES; i++) {
-		int result = hotness_try(word, shift, section, now_ms, nid, trusted, rule,
-					 precision);
+		int result =
+			hotness_try(word, shift, section, now_ms, nid, trusted, rule, precision);
 
 		if (result != HOTNESS_LOST)
 			return result;
@@ -280,8 +291,8 @@ HOTNESS_FN int hotness_report(__u32 *word, __u32 shift, __u64 *section, __u64 no
 }
 
 /* Ageing: what is left of a record at `now_ms`. Untrusted sections are cleared whole. */
-HOTNESS_FN __u32 hotness_aged(__u32 rec, __u64 now_ms, int trusted,
-			      const struct hotness_rule *rule, int precision)
+HOTNESS_FN __u32 hotness_aged(__u32 rec, __u64 now_ms, int trusted, const struct hotness_rule *rule,
+			      int precision)
 {
 	return trusted && hotness_fresh(rec, now_ms, rule, precision) ? rec : 0;
 }

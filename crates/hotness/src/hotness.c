@@ -40,7 +40,8 @@ struct pghot_counts {
  */
 static inline __attribute__((always_inline)) __u64
 report_bulk(const struct pghot_access *accesses, __u64 n, const struct pghot_range_view *view,
-	    __u64 now_ms, const struct hotness_rule *rule, struct pghot_counts *counts, int precision)
+	    __u64 now_ms, const struct hotness_rule *rule, struct pghot_counts *counts,
+	    int precision)
 {
 	/* Copies, or each compare-and-swap would have them read again. */
 	__u8 *words = view->words;

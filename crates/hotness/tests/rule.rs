@@ -182,7 +182,11 @@ proptest! {
 
     /// Reports that arrive a little late or out of order count as now.
     #[test]
-    fn late_reports_keep_the_history(rule in rules(), start in 1000..1u64 << 40, late in 0..256u64) {
+    fn late_reports_keep_the_history(
+        rule in rules(),
+        start in 1000..1u64 << 40,
+        late in 0..256u64,
+    ) {
         let t = table(rule.format());
         t.report(PFN, 1, start, &rule);
         t.report(PFN, 1, start - late, &rule);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Where the kernel keeps its page structs and page tables, and what a page struct says of its folio.
- * For programs that walk by addresses, which are only numbers to the verifier.
+ * Where the kernel keeps its page structs and page tables, and what a page struct says of its
+ * folio. For programs that walk by addresses, which are only numbers to the verifier.
  */
 #ifndef PGHOT_LAYOUT_BPF_H
 #define PGHOT_LAYOUT_BPF_H
@@ -21,13 +21,13 @@ extern const void page_offset_base __ksym __weak;
 extern const void pgdir_shift __ksym __weak;
 extern const void _stext __ksym __weak;
 
-#define L4_PAGE_OFFSET	0xffff888000000000ull
-#define L4_VMEMMAP	0xffffea0000000000ull
-#define L5_PAGE_OFFSET	0xff11000000000000ull
-#define L5_VMEMMAP	0xffd4000000000000ull
+#define L4_PAGE_OFFSET 0xffff888000000000ull
+#define L4_VMEMMAP     0xffffea0000000000ull
+#define L5_PAGE_OFFSET 0xff11000000000000ull
+#define L5_VMEMMAP     0xffd4000000000000ull
 
-#define L4_PGDIR_SHIFT	39
-#define L5_PGDIR_SHIFT	48
+#define L4_PGDIR_SHIFT 39
+#define L5_PGDIR_SHIFT 48
 
 static __always_inline bool knows_addresses(void)
 {
@@ -98,12 +98,13 @@ enum pageflags { PG_head = 1 };
 #pragma clang attribute pop
 
 /* Reads a field of a kernel struct at an address that is only a number to the verifier. */
-#define FIELD(address, type, field) ({						\
-	__typeof__(((type *)0)->field) _value = 0;				\
-	bpf_probe_read_kernel(&_value, sizeof(_value),				\
-			      (void *)((address) + bpf_core_field_offset(type, field))); \
-	_value;									\
-})
+#define FIELD(address, type, field)                                                              \
+	({                                                                                       \
+		__typeof__(((type *)0)->field) _value = 0;                                       \
+		bpf_probe_read_kernel(&_value, sizeof(_value),                                   \
+				      (void *)((address) + bpf_core_field_offset(type, field))); \
+		_value;                                                                          \
+	})
 
 static __always_inline __u64 page_flags(__u64 page)
 {

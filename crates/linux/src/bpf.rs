@@ -94,8 +94,8 @@ pub fn map_memory(map: &MapHandle) -> io::Result<MmapMut> {
     unsafe { MmapOptions::new().len(bytes).map_mut(&file) }
 }
 
-/// A loaded `syscall` program (since 5.14) that any thread may call. It keeps the program, and with it
-/// the maps that it uses.
+/// A loaded `syscall` program (since 5.14) that any thread may call. It keeps the program, and with
+/// it the maps that it uses.
 pub struct Callable(OwnedFd);
 
 impl Callable {
@@ -113,8 +113,8 @@ impl Callable {
             ctx_size_in: context.len() as u32,
             ..Default::default()
         };
-        // SAFETY: the kernel reads and writes `ctx_size_in` bytes at `ctx_in`, which are `context`, and
-        // otherwise only `options`.
+        // SAFETY: the kernel reads and writes `ctx_size_in` bytes at `ctx_in`, which are `context`,
+        // and otherwise only `options`.
         let error = unsafe { libbpf_sys::bpf_prog_test_run_opts(self.0.as_raw_fd(), &mut options) };
         match error {
             0 => Ok(options.retval),

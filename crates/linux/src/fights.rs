@@ -185,7 +185,8 @@ fn look_damon_stat(root: &SysRoot) -> Verdict {
     match read_optional(&root.sys.join("module/damon_stat/parameters/enabled")) {
         Err(error) => unknown(error),
         Ok(Some(value)) if value == "Y" => warn(
-            "DAMON_STAT is on: it clears accessed bits, which sources that read page tables would miss",
+            "DAMON_STAT is on: it clears accessed bits, which sources that read page tables would \
+             miss",
             "echo N > /sys/module/damon_stat/parameters/enabled",
         ),
         Ok(_) => ok("DAMON_STAT is off"),

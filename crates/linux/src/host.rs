@@ -87,7 +87,8 @@ impl Host {
         outcomes.extend(self.statuses.iter().map(|status| status.outcome()));
     }
 
-    /// Whether reclaim of the top tier moves cold pages down. An operator may change it at any time.
+    /// Whether reclaim of the top tier moves cold pages down. An operator may change it at any
+    /// time.
     fn reclaim_demotes(&self) -> bool {
         let mut buffer = [0; 8];
         let read = self

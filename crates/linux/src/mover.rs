@@ -140,7 +140,8 @@ pub struct Mover<S = Kernel> {
     kernel: S,
     nids: Vec<i32>,
     statuses: Vec<i32>,
-    /// Index in the batch of each page whose fate has to be asked for, its address, and the answer.
+    /// Index in the batch of each page whose fate has to be asked for, its address, and the
+    /// answer.
     unknown: Vec<usize>,
     unknown_addrs: Vec<u64>,
     unknown_statuses: Vec<i32>,

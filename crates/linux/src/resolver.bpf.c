@@ -98,33 +98,33 @@ struct vm_area_struct {
 
 #pragma clang attribute pop
 
-#define BATCH_MAX	4096
-#define WALK_STEPS_MAX	512	/* nodes of an interval tree looked at per page */
-#define PAGE_SHIFT	12
+#define BATCH_MAX      4096
+#define WALK_STEPS_MAX 512 /* nodes of an interval tree looked at per page */
+#define PAGE_SHIFT     12
 
-#define PTE_PRESENT	0x1ull
-#define PTE_HUGE	0x80ull
-#define PTE_PROTNONE	0x100ull
-#define PTE_PFN_MASK	0x000ffffffffff000ull
-#define PMD_PFN_MASK	0x000fffffffe00000ull
+#define PTE_PRESENT  0x1ull
+#define PTE_HUGE     0x80ull
+#define PTE_PROTNONE 0x100ull
+#define PTE_PFN_MASK 0x000ffffffffff000ull
+#define PMD_PFN_MASK 0x000fffffffe00000ull
 
 /* Low bits of page->mapping. */
-#define MAPPING_ANON	1ull
-#define MAPPING_KSM	3ull
+#define MAPPING_ANON 1ull
+#define MAPPING_KSM  3ull
 
 enum verdict {
 	MAPPED = 1,
 	FREE,
 	KSM,
 	KERNEL,
-	UNOPENABLE,	/* page cache of something that is not a regular file */
+	UNOPENABLE, /* page cache of something that is not a regular file */
 	NOT_FOUND,
 	CACHED,
 };
 
 struct answer {
 	__u64 head_pfn;
-	__u64 address;		/* MAPPED: in the process; CACHED: offset in the file, in bytes */
+	__u64 address; /* MAPPED: in the process; CACHED: offset in the file, in bytes */
 	__u64 inode;
 	__u32 device;
 	__u32 generation;
@@ -164,10 +164,10 @@ struct search {
 	__u32 pgdir_shift;
 	bool anon;
 	__u8 phase;
-	__u64 pfn;		/* head page */
-	__u64 pgoff;		/* its offset in the file or anonymous mapping, in pages */
-	__u64 node;		/* rb_node under inspection */
-	__u64 address;		/* the result, 0 if none */
+	__u64 pfn;     /* head page */
+	__u64 pgoff;   /* its offset in the file or anonymous mapping, in pages */
+	__u64 node;    /* rb_node under inspection */
+	__u64 address; /* the result, 0 if none */
 	__u32 tgid;
 };
 
@@ -307,8 +307,8 @@ static long walk_step(__u32 step, void *ctx)
 	return 0;
 }
 
-#define S_IFMT		0170000
-#define S_IFREG		0100000
+#define S_IFMT  0170000
+#define S_IFREG 0100000
 
 /* Names the file of a page-cache page, by which user space can open it and map the page itself. */
 static __always_inline enum verdict name_file(struct search *s, __u64 mapping, struct answer *a)
@@ -316,7 +316,7 @@ static __always_inline enum verdict name_file(struct search *s, __u64 mapping, s
 	__u64 inode = (__u64)FIELD(mapping, struct address_space, host);
 	__u64 sb = (__u64)FIELD(inode, struct inode, i_sb);
 
-	/* Block devices, which cache the metadata of their file systems, and long symbolic links. */
+	/* Block devices, which cache metadata of their file systems, and long symbolic links. */
 	if ((FIELD(inode, struct inode, i_mode) & S_IFMT) != S_IFREG)
 		return UNOPENABLE;
 	a->inode = FIELD(inode, struct inode, i_ino);

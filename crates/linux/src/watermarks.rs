@@ -1,7 +1,8 @@
 //! Reads free pages and watermarks of every zone, and says how many pages a promotion may take.
 //!
 //! `move_pages(2)` allocates *with* direct reclaim and no look at the high watermark, unlike the
-//! kernel's own promotion. This gate is what keeps pghot from pushing a full node into direct reclaim.
+//! kernel's own promotion. This gate is what keeps pghot from pushing a full node into direct
+//! reclaim.
 
 use std::fs::File;
 use std::io::{Read, Seek};
@@ -171,12 +172,13 @@ impl Watermarks {
         self.pages_above(nid, |zone| zone.high_pages)
     }
 
-    /// The same where reclaim demotes: pages that may be promoted such that kswapd wakes up and makes room
-    /// for more. Half a step below the low watermark, where it is woken, and half a step above the
-    /// minimum, where whoever allocates must reclaim for himself.
+    /// The same where reclaim demotes: pages that may be promoted such that kswapd wakes up and
+    /// makes room for more. Half a step below the low watermark, where it is woken, and half a
+    /// step above the minimum, where whoever allocates must reclaim for himself.
     ///
-    /// Above the high watermark alone, nothing wakes it: a node that filled up with idle memory would stay
-    /// full of it. The kernel's own promotion calls it by name, which `move_pages(2)` does not.
+    /// Above the high watermark alone, nothing wakes it: a node that filled up with idle memory
+    /// would stay full of it. The kernel's own promotion calls it by name, which
+    /// `move_pages(2)` does not.
     pub fn room_with_reclaim_pages(&self, nid: u32) -> u64 {
         self.pages_above(nid, |zone| zone.min_pages.midpoint(zone.low_pages))
     }

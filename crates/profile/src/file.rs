@@ -230,7 +230,10 @@ mod tests {
         }
 
         #[test]
-        fn a_changed_byte_is_refused_or_makes_a_sound_profile(at in 0usize..500, to in any::<u8>()) {
+        fn a_changed_byte_is_refused_or_makes_a_sound_profile(
+            at in 0usize..500,
+            to in any::<u8>(),
+        ) {
             let mut body = encode(&sound())[HEADER_BYTES..].to_vec();
             let at = at % body.len();
             body[at] = to;

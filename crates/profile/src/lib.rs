@@ -1,13 +1,13 @@
-//! Access profiles: which pages of which programs were touched in each interval of a recording. `pghot
-//! record` writes them, the simulator replays them.
+//! Access profiles: which pages of which programs were touched in each interval of a recording.
+//! `pghot record` writes them, the simulator replays them.
 //!
-//! A profile tells nothing of what is in the pages, nor where they are: a process's pages are numbered in
-//! blocks of 2 MiB, in the order in which these were seen first. What is left of an address is whether two
-//! pages share a block.
+//! A profile tells nothing of what is in the pages, nor where they are: a process's pages are
+//! numbered in blocks of 2 MiB, in the order in which these were seen first. What is left of an
+//! address is whether two pages share a block.
 //!
 //! | module | job |
 //! |---|---|
-//! | [`file`] | profiles on disk: a few bytes of header, a checksum, and the profile by `postcard` |
+//! | [`file`] | profiles on disk: a header, a checksum, and the profile by `postcard` |
 //! | [`touched`] | sets of pages, as runs |
 
 pub mod file;
@@ -53,7 +53,8 @@ pub struct Profile {
 pub struct Process {
     /// The program's name, as the kernel shows it, or a number in its place.
     pub name: String,
-    /// Blocks in which it ever had a page; `blocks * BLOCK_PAGES` is one past its last page number.
+    /// Blocks in which it ever had a page; `blocks * BLOCK_PAGES` is one past its last page
+    /// number.
     pub blocks: u32,
     /// Of those, mapped by one huge page when it was touched.
     pub huge_blocks: u32,

@@ -1,5 +1,5 @@
-//! A set of pages, as runs: how many pages lie before a run, and how long it is, one after the other.
-//! Programs touch memory in runs, and a lone page takes two to four bytes on disk.
+//! A set of pages, as runs: how many pages lie before a run, and how long it is, one after the
+//! other. Programs touch memory in runs, and a lone page takes two to four bytes on disk.
 
 use std::ops::Range;
 

@@ -1,9 +1,9 @@
 //! Which pages were accessed since somebody last asked: page tables' accessed bits.
 //!
-//! In the exact mode the bits are there, one per folio. In the statistical mode nobody makes the single
-//! accesses that would set them; a bit is drawn when it is read, from how many accesses the page can
-//! be expected to have had since it was cleared: with an expected count of n, it is set with the
-//! probability 1 - exp(-n).
+//! In the exact mode the bits are there, one per folio. In the statistical mode nobody makes the
+//! single accesses that would set them; a bit is drawn when it is read, from how many accesses the
+//! page can be expected to have had since it was cleared: with an expected count of n, it is set
+//! with the probability 1 - exp(-n).
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -36,8 +36,8 @@ pub struct Drawn {
     dice: RefCell<Dice>,
 }
 
-/// Decides bits. Who reads one mostly reads its neighbour next, so what was worked out for one is kept for
-/// all that are like it.
+/// Decides bits. Who reads one mostly reads its neighbour next, so what was worked out for one is
+/// kept for all that are like it.
 struct Dice {
     random: XorShift,
     last: Alike,
@@ -67,9 +67,9 @@ impl Drawn {
         }
     }
 
-    /// Since when reclaim wants to know of a folio: its previous look at the folio's block. It comes to
-    /// the folios of a block one after the other; whatever is less than `apart_ns` after the first is one
-    /// look.
+    /// Since when reclaim wants to know of a folio: its previous look at the folio's block. It
+    /// comes to the folios of a block one after the other; whatever is less than `apart_ns`
+    /// after the first is one look.
     fn since_last_look(&mut self, head: Page, now_ns: u64, apart_ns: u64) -> u64 {
         let [last, before] = &mut self.looks_ns[(head / HUGE_PAGES) as usize];
         if now_ns >= *last + apart_ns {
@@ -126,8 +126,8 @@ impl Heat {
         }
     }
 
-    /// Clears one folio's bit for who remembers himself when he did, and tells whether it was set. Drawn bits
-    /// stay as they are: nobody else notices, and nobody else's time is changed.
+    /// Clears one folio's bit for who remembers himself when he did, and tells whether it was set.
+    /// Drawn bits stay as they are: nobody else notices, and nobody else's time is changed.
     pub fn clear_one(&mut self, memory: &mut Memory, head: Page) -> bool {
         match self {
             Heat::Bits => {
@@ -160,7 +160,8 @@ impl Heat {
         }
     }
 
-    /// Reclaim walks page tables, all at one moment: whether a folio was accessed since the last walk.
+    /// Reclaim walks page tables, all at one moment: whether a folio was accessed since the last
+    /// walk.
     pub fn take_young(&mut self, memory: &mut Memory, head: Page, now_ns: u64) -> bool {
         match self {
             Heat::Bits => self.clear_one(memory, head),

@@ -1,5 +1,5 @@
-//! The machine that is modelled: its nodes, how far they are from each other, how the kernel is set,
-//! and what the kernel's work costs.
+//! The machine that is modelled: its nodes, how far they are from each other, how the kernel is
+//! set, and what the kernel's work costs.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,9 +1,10 @@
 //! Pages: one byte of state each, however large the machine.
 //!
-//! A page's number is its place in the memory of its process, and, shifted by [`FIRST_PFN`], its PFN
-//! whenever it is in the lower tier: a page that comes back from the top tier comes back to the same
-//! PFN. A kernel would take any free one. For the hotness records this makes no difference, because
-//! a record is consumed when its page moves; and it saves the eight bytes a page of two page tables.
+//! A page's number is its place in the memory of its process, and, shifted by [`FIRST_PFN`], its
+//! PFN whenever it is in the lower tier: a page that comes back from the top tier comes back to the
+//! same PFN. A kernel would take any free one. For the hotness records this makes no difference,
+//! because a record is consumed when its page moves; and it saves the eight bytes a page of two
+//! page tables.
 
 use std::ops::Range;
 
@@ -61,8 +62,8 @@ impl Backing {
         matches!(self, Backing::Anon | Backing::Thp)
     }
 
-    /// Whether there are page-table entries, with their accessed bits. Reads of what nobody maps are known
-    /// to reclaim alone.
+    /// Whether there are page-table entries, with their accessed bits. Reads of what nobody maps
+    /// are known to reclaim alone.
     pub fn is_mapped(self) -> bool {
         self != Backing::PageCache
     }
@@ -79,7 +80,8 @@ pub struct Region {
     pub pages: Range<Page>,
     /// What they are made of.
     pub backing: Backing,
-    /// Base pages of each folio: [`Backing::folio_pages`], kept because every look at a page asks for it.
+    /// Base pages of each folio: [`Backing::folio_pages`], kept because every look at a page asks
+    /// for it.
     pub folio_pages: u32,
     /// The lower-tier node where its pages have their PFNs.
     pub home: u32,

@@ -1,4 +1,5 @@
-//! A node's memory: how much is free, the kernel's watermarks, and the lists that reclaim goes through.
+//! A node's memory: how much is free, the kernel's watermarks, and the lists that reclaim goes
+//! through.
 
 use crate::machine::{KernelSpec, NodeSpec, PAGES_PER_MIB};
 use crate::reclaim::Lru;
@@ -82,8 +83,8 @@ impl Node {
         }
     }
 
-    /// Pages that can be taken such that kswapd wakes up and makes room for more, and nobody has to reclaim
-    /// for himself: down to half a step below the low watermark.
+    /// Pages that can be taken such that kswapd wakes up and makes room for more, and nobody has to
+    /// reclaim for himself: down to half a step below the low watermark.
     pub fn room_with_reclaim(&self) -> u64 {
         let floor = (self.watermarks.min + self.watermarks.low) / 2;
         match self.is_online {

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-/// What `run` makes of each item, in the order of the items, whichever thread was first; `progress` is told
-/// how many are done.
+/// What `run` makes of each item, in the order of the items, whichever thread was first; `progress`
+/// is told how many are done.
 pub fn each<T: Sync, R: Send>(
     items: &[T],
     run: impl Fn(&T) -> R + Sync,

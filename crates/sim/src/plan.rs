@@ -98,8 +98,8 @@ impl PhaseSpec {
     }
 }
 
-/// A Zipf distribution over a range whose first rank lies `moved` of it behind its beginning. The first
-/// ranks are parts of their own; of the others, those that differ by a tenth share one.
+/// A Zipf distribution over a range whose first rank lies `moved` of it behind its beginning. The
+/// first ranks are parts of their own; of the others, those that differ by a tenth share one.
 fn zipf(range: &Range<u32>, theta: f64, moved: f64) -> Weighted {
     let length = range.len() as u32;
     // The integral of x^-theta, around each rank by a half.

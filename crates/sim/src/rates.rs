@@ -11,8 +11,8 @@ use pghot_workloads::plan::{Pattern, Weighted};
 
 use crate::memory::{HUGE_PAGES, Memory, Page};
 
-/// Phases that are remembered. Who looks further back sees nothing there; scanners and reclaim come round
-/// more often.
+/// Phases that are remembered. Who looks further back sees nothing there; scanners and reclaim come
+/// round more often.
 const REMEMBERED: usize = 64;
 
 /// The most parts of a pattern: all are looked at in each slice of time.
@@ -96,7 +96,8 @@ struct Span {
 }
 
 impl Span {
-    /// Accesses of one page per ns, at the average of this phase, and the pages of which this is true.
+    /// Accesses of one page per ns, at the average of this phase, and the pages of which this is
+    /// true.
     fn rate(&self, page: u32, now_ns: u64) -> (f64, Range<u32>) {
         let lasted = self.end_ns.unwrap_or(now_ns).saturating_sub(self.start_ns);
         let at = self.parts.partition_point(|part| part.pages.end <= page);
@@ -122,7 +123,8 @@ impl Span {
 #[derive(Debug, Default)]
 pub struct Rates {
     spans: Vec<VecDeque<Span>>,
-    /// Grows whenever something changes, so that who remembers an answer knows that it is an old one.
+    /// Grows whenever something changes, so that who remembers an answer knows that it is an old
+    /// one.
     version: u64,
 }
 

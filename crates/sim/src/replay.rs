@@ -1,10 +1,11 @@
 //! A recorded profile as a scenario.
 //!
-//! A profile tells which pages were touched in each interval, not how often. How often is estimated: a page
-//! whose accesses come at random, `a` per interval on average, is touched in a share `f = 1 - exp(-a)` of the
-//! intervals, so `a = -ln(1 - f)`, and an interval in which it was touched had `a / f` accesses of it on
-//! average. Pages that were touched in every interval all look alike; they get the estimate for half an
-//! interval less. How many accesses a process makes follows from its CPU time.
+//! A profile tells which pages were touched in each interval, not how often. How often is
+//! estimated: a page whose accesses come at random, `a` per interval on average, is touched in a
+//! share `f = 1 - exp(-a)` of the intervals, so `a = -ln(1 - f)`, and an interval in which it was
+//! touched had `a / f` accesses of it on average. Pages that were touched in every interval all
+//! look alike; they get the estimate for half an interval less. How many accesses a process makes
+//! follows from its CPU time.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,8 +19,8 @@ use crate::machine::{Costs, KernelSpec, MachineSpec, NodeSpec, PAGES_PER_MIB};
 use crate::memory::Backing;
 use crate::scenario::{Mode, ProcessSpec, Recorded, Scenario};
 
-/// Accesses that miss all caches in a second of CPU time, if nobody says otherwise: with 100 ns each, a
-/// program waits for memory a fifth of the time.
+/// Accesses that miss all caches in a second of CPU time, if nobody says otherwise: with 100 ns
+/// each, a program waits for memory a fifth of the time.
 pub const MISSES_PER_CPU_S: f64 = 2e6;
 
 /// Weights that differ by less are taken for equal: neighbours become one part.
@@ -43,8 +44,8 @@ fn process_mib(process: &Process) -> u64 {
     u64::from(process.blocks) * u64::from(BLOCK_PAGES) / PAGES_PER_MIB
 }
 
-/// A machine with so much memory in the top tier, and a lower tier that takes all of the profile, as far
-/// away as CXL memory is.
+/// A machine with so much memory in the top tier, and a lower tier that takes all of the profile,
+/// as far away as CXL memory is.
 pub fn machine(profile: &Profile, top_mib: u64) -> MachineSpec {
     let all_mib = memory_mib(profile);
     // Free memory below the watermarks is nobody's.
@@ -71,8 +72,9 @@ pub(crate) fn machine_of(top_mib: u64, lower_mib: u64) -> MachineSpec {
     }
 }
 
-/// The scenario that a profile makes on a machine. Each process has all of its memory from the beginning,
-/// in the top tier as far as it fits; what an interval's work leaves of the interval is waited for.
+/// The scenario that a profile makes on a machine. Each process has all of its memory from the
+/// beginning, in the top tier as far as it fits; what an interval's work leaves of the interval is
+/// waited for.
 pub fn scenario(name: &str, profile: &Profile, assumed: &Assumed) -> Result<Scenario, Error> {
     let misses = assumed.misses_per_cpu_s;
     if !(misses.is_finite() && (1.0..=1e9).contains(&misses)) {
@@ -140,7 +142,8 @@ fn threads(profile: &Profile, process: &Process) -> u32 {
     (cpus - 0.05).ceil().clamp(1.0, 4096.0) as u32
 }
 
-/// A phase for each interval of the recording, also for those before and after the process was there.
+/// A phase for each interval of the recording, also for those before and after the process was
+/// there.
 fn recorded(profile: &Profile, process: &Process, misses_per_cpu_s: f64) -> Recorded {
     let weights = Weights::of(process);
     let idle = Phase {
@@ -167,7 +170,8 @@ fn recorded(profile: &Profile, process: &Process, misses_per_cpu_s: f64) -> Reco
 
 /// Accesses of each page in an interval in which it is touched.
 struct Weights {
-    /// In how many intervals each page was touched. Two bytes a page: there may be hundreds of millions.
+    /// In how many intervals each page was touched. Two bytes a page: there may be hundreds of
+    /// millions.
     times: Vec<u16>,
     /// By that number.
     accesses: Vec<f64>,

@@ -1,9 +1,10 @@
-//! NUMA balancing's scanner in tiering mode: some of a process's lower-tier pages are marked at each
-//! visit, so that their next access faults.
+//! NUMA balancing's scanner in tiering mode: some of a process's lower-tier pages are marked at
+//! each visit, so that their next access faults.
 //!
-//! As in `task_numa_work()`: a visit goes on where the last one ended, until it has marked something in
-//! `scan_size` of address space, or has gone through eight times as much, or is at the end; the first
-//! period is the scan delay, and it is adapted when the address space was gone through once.
+//! As in `task_numa_work()`: a visit goes on where the last one ended, until it has marked
+//! something in `scan_size` of address space, or has gone through eight times as much, or is at the
+//! end; the first period is the scan delay, and it is adapted when the address space was gone
+//! through once.
 
 use crate::machine::{KernelSpec, PAGES_PER_MIB};
 use crate::memory::{ABSENT, HUGE_PAGES, MARKED, Page, Region, node_of};
@@ -84,9 +85,9 @@ impl Scan {
         marked
     }
 
-    /// `update_task_scan_period()`: promotions by faults count as private faults, and the period gets
-    /// a third longer. Other faults of the lower tier do not reach the statistics, so without such promotions
-    /// the period stays what it is.
+    /// `update_task_scan_period()`: promotions by faults count as private faults, and the period
+    /// gets a third longer. Other faults of the lower tier do not reach the statistics, so
+    /// without such promotions the period stays what it is.
     fn adapt(&mut self, region: &Region, kernel: &KernelSpec) {
         let windows = (region.pages.len() as u64)
             .div_ceil(kernel.scan_size_mib * PAGES_PER_MIB)

@@ -125,8 +125,8 @@ pub struct PhaseSpec {
     /// So many times, one after the other.
     #[serde(default = "one_thread")]
     pub repeat: u32,
-    /// By how much the pages move from one time to the next, as a share of the range; what leaves it at
-    /// the end comes in at the beginning. For `zipf`.
+    /// By how much the pages move from one time to the next, as a share of the range; what leaves
+    /// it at the end comes in at the beginning. For `zipf`.
     #[serde(default)]
     pub drift: f64,
     /// How skewed `zipf` is: the page of rank n has 1/n^theta of the accesses of the first.
@@ -384,7 +384,8 @@ impl ProcessSpec {
                 {
                     return wrong(
                         name,
-                        "it is no part of the memory: two shares from 0 to 1, rising, at least a page apart",
+                        "it is no part of the memory: two shares from 0 to 1, rising, at least a \
+                         page apart",
                     );
                 }
             }
@@ -423,7 +424,8 @@ mod tests {
     const SOUND: &str = "name = 'x'\nseed = 3\nseconds = 2.5\n[[machine.node]]\nmemory_mib = 512\n\
         cpus = 4\nlatency_ns = [100, 250]\n[[machine.node]]\nmemory_mib = 1536\n\
         [machine.kernel]\nscan_size_mib = 64\n[[process]]\nmemory_mib = 64\nbacking = 'thp'\n\
-        [[process.phase]]\npattern = 'skewed'\nhot = [0.25, 0.5]\nhot_percent = 90\naccesses = 10\n";
+        [[process.phase]]\npattern = 'skewed'\nhot = [0.25, 0.5]\nhot_percent = 90\naccesses = \
+        10\n";
 
     fn parse(text: &str) -> Result<Scenario, Error> {
         Scenario::parse(text, Path::new("x.toml"))
@@ -498,10 +500,15 @@ mod tests {
         }
 
         #[test]
-        fn no_number_makes_it_panic(which in 0..9_usize, number in any::<i64>(), real in any::<f64>()) {
+        fn no_number_makes_it_panic(
+            which in 0..9_usize,
+            number in any::<i64>(),
+            real in any::<f64>(),
+        ) {
             let numbers = ["3", "2.5", "512", "4", "100", "1536", "64", "0.25", "10"];
             for new in [number.to_string(), format!("{real:e}")] {
-                let _ = parse(&SOUND.replacen(&format!(" {}", numbers[which]), &format!(" {new}"), 1));
+                let old = format!(" {}", numbers[which]);
+                let _ = parse(&SOUND.replacen(&old, &format!(" {new}"), 1));
             }
         }
     }

@@ -1,4 +1,5 @@
-//! Many runs of one scenario: other sizes of the top tier, other settings, other seeds, on all CPUs.
+//! Many runs of one scenario: other sizes of the top tier, other settings, other seeds, on all
+//! CPUs.
 
 use serde::Serialize;
 
@@ -63,8 +64,8 @@ pub struct Row {
 }
 
 impl Sweep {
-    /// Runs all; `progress` is told how many of how many are done. In the order of the points, whichever
-    /// thread was first.
+    /// Runs all; `progress` is told how many of how many are done. In the order of the points,
+    /// whichever thread was first.
     pub fn run(&self, progress: &(dyn Fn(usize, usize) + Sync)) -> Result<Vec<Row>, Error> {
         let points = self.points()?;
         let best_s = self.all_near_s()?;
@@ -114,8 +115,8 @@ impl Sweep {
         })
     }
 
-    /// The scenario with another size of the top tier. All memory is taken from the top tier first, as a
-    /// kernel does, and what does not fit goes below.
+    /// The scenario with another size of the top tier. All memory is taken from the top tier first,
+    /// as a kernel does, and what does not fit goes below.
     fn sized(&self, top_percent: u32, seed: u64) -> Result<Scenario, Error> {
         let mut scenario = Scenario {
             seed,
@@ -225,8 +226,8 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
 }
 
 impl Curve {
-    /// The smallest top tier, in percent, with which the slowdown stays within `limit_percent` from there
-    /// on up; on a straight line between what was run. None if even the largest does not.
+    /// The smallest top tier, in percent, with which the slowdown stays within `limit_percent` from
+    /// there on up; on a straight line between what was run. None if even the largest does not.
     pub fn smallest_top(&self, limit_percent: f64) -> Option<f64> {
         let mut smallest = None;
         let mut above: Option<(u32, f64)> = None;
@@ -250,7 +251,8 @@ mod tests {
 
     fn sweep() -> Sweep {
         let text = "name = 'x'\nmode = 'statistical'\n[machine]\n[[machine.node]]\n\
-            memory_mib = 256\ncpus = 4\nlatency_ns = [100, 300]\n[[machine.node]]\nmemory_mib = 512\n\
+            memory_mib = 256\ncpus = 4\nlatency_ns = [100, 300]\n[[machine.node]]\nmemory_mib = \
+            512\n\
             [[process]]\nmemory_mib = 200\nthreads = 2\n[[process.phase]]\npattern = 'skewed'\n\
             hot = [0.8, 0.9]\nhot_percent = 100\naccesses = 100_000_000\n";
         Sweep {

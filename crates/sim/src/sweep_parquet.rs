@@ -1,5 +1,5 @@
-//! The runs of a sweep as a Parquet file, for who has many of them. Compiled with the feature `parquet`
-//! alone: it takes some twenty crates.
+//! The runs of a sweep as a Parquet file, for who has many of them. Compiled with the feature
+//! `parquet` alone: it takes some twenty crates.
 
 use std::fs::File;
 use std::path::Path;

@@ -69,9 +69,9 @@ pub fn page(name: &str, curves: &[Curve], limit_percent: f64) -> Result<String, 
     let mut page = format!(
         "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" \
          content=\"width=device-width\"><title>pghot sim sweep</title><style>{STYLE}</style></head>\
-         <body><h1>How much of the top tier does {} need?</h1><p class=\"note\">Modelled. Slowdown is \
-         against the same work with everything in the top tier; what the top tier loses, the lower \
-         tier gains. Medians of all seeds.</p><ul>",
+         <body><h1>How much of the top tier does {} need?</h1><p class=\"note\">Modelled. \
+         Slowdown is against the same work with everything in the top tier; what the top tier \
+         loses, the lower tier gains. Medians of all seeds.</p><ul>",
         escaped(name)
     );
     for answer in answers(curves, limit_percent) {

@@ -19,7 +19,8 @@ pub struct Task {
     pub threads: Vec<Thread>,
     /// What it does.
     pub plan: Plan,
-    /// How long each phase lasts at least, in ns; phases without an entry end with their last access.
+    /// How long each phase lasts at least, in ns; phases without an entry end with their last
+    /// access.
     pub least_ns: Vec<u64>,
     /// When the phase began.
     pub began_ns: u64,
@@ -37,8 +38,8 @@ pub struct Task {
 
 /// A thread.
 pub struct Thread {
-    /// How far it is ahead of the machine's clock, in ns: an access or a fault goes over the end of a
-    /// slice.
+    /// How far it is ahead of the machine's clock, in ns: an access or a fault goes over the end
+    /// of a slice.
     pub ahead_ns: f64,
     /// Which pages it accesses, in the exact mode.
     pub pages: Option<Pages>,

@@ -138,7 +138,8 @@ impl World {
         }
     }
 
-    /// Moves a folio to a node if it has so many free pages; a mapping that was marked is whole again.
+    /// Moves a folio to a node if it has so many free pages; a mapping that was marked is whole
+    /// again.
     pub fn move_folio(&mut self, head: Page, pages: u32, to: usize) -> bool {
         let from = self.memory.node(head);
         if !self.relocate(head, pages, to, Why::Tiering) {
@@ -153,9 +154,9 @@ impl World {
         true
     }
 
-    /// Takes a node offline: whatever is there goes elsewhere first, from the top tier down to where its
-    /// number is from, from a lower tier up. If it does not fit the node stays, as in a kernel, with what
-    /// could not go.
+    /// Takes a node offline: whatever is there goes elsewhere first, from the top tier down to
+    /// where its number is from, from a lower tier up. If it does not fit the node stays, as in
+    /// a kernel, with what could not go.
     pub fn offline(&mut self, nid: usize) -> bool {
         let tops: Vec<usize> = (0..self.nodes.len())
             .filter(|other| *other != nid && self.nodes[*other].is_top_tier)

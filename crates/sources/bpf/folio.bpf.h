@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What a folio says of itself, for programs that the kernel hands one as an argument. Such an argument
- * is a typed pointer that a program may follow by itself; reading by helper would cost a call for each
- * field.
+ * What a folio says of itself, for programs that the kernel hands one as an argument. Such an
+ * argument is a typed pointer that a program may follow by itself; reading by helper would cost a
+ * call for each field.
  */
 #ifndef PGHOT_FOLIO_BPF_H
 #define PGHOT_FOLIO_BPF_H
@@ -53,7 +53,7 @@ static __always_inline __u32 folio_order(struct folio *folio, unsigned long flag
 	return folio->_flags_1 & 0x3f;
 }
 
-/* Entries of page tables that map it; where the kernel does not count those of large ones, `unknown`. */
+/* Entries that map it; where the kernel does not count those of large folios, `unknown`. */
 static __always_inline int folio_mapcount(struct folio *folio, __u32 order, int unknown)
 {
 	/* Counts begin at -1. */
@@ -64,10 +64,10 @@ static __always_inline int folio_mapcount(struct folio *folio, __u32 order, int 
 	return unknown;
 }
 
-#define MAPPING_ANON	0x1	/* anonymous memory */
-#define MAPPING_FLAGS	0x3	/* that, or pages of drivers */
+#define MAPPING_ANON  0x1 /* anonymous memory */
+#define MAPPING_FLAGS 0x3 /* that, or pages of drivers */
 
-/* The pointer with its flags, as a number: the verifier lets nobody look at the bits of a pointer. */
+/* The pointer with its flags, as a number: the verifier allows no look at a pointer's bits. */
 static __always_inline __u64 folio_mapping_bits(struct folio *folio)
 {
 	__u64 mapping = 0;

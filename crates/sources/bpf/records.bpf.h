@@ -12,9 +12,9 @@
 #include <bpf/bpf_helpers.h>
 #include "hotness.h"
 
-#define PGHOT_CHUNK_BYTES	4096
-#define PGHOT_RANGES_MAX	64
-#define NSEC_PER_MSEC		1000000ull
+#define PGHOT_CHUNK_BYTES 4096
+#define PGHOT_RANGES_MAX  64
+#define NSEC_PER_MSEC     1000000ull
 
 /*
  * Records of the lower tier only, without holes, 4096 bytes an element. An array and not an arena:
@@ -40,8 +40,8 @@ struct {
 
 struct pghot_range {
 	__u64 start_pfn;
-	__u64 end_pfn;		/* exclusive */
-	__u64 first_index;	/* record index of start_pfn */
+	__u64 end_pfn;     /* exclusive */
+	__u64 first_index; /* record index of start_pfn */
 };
 
 /*
@@ -62,7 +62,7 @@ const volatile struct pghot_shape shape;
  */
 struct hotness_rule rule;
 
-#define PGHOT_NOT_TRACKED	3	/* beside the HOTNESS_* results */
+#define PGHOT_NOT_TRACKED 3 /* beside the HOTNESS_* results */
 
 static __always_inline __s64 record_index(__u64 pfn)
 {
@@ -137,10 +137,10 @@ static __always_inline int is_reported_since(__u64 pfn, __u64 since_ms, __u64 no
 /* A page became ready. Sampled, so that latency is measured without a cost per page. */
 struct pghot_ready_sample {
 	__u64 pfn;
-	__u64 when_ns;		/* 0 while the slot is being written */
+	__u64 when_ns; /* 0 while the slot is being written */
 };
 
-#define PGHOT_SAMPLES_MAX	4096
+#define PGHOT_SAMPLES_MAX 4096
 
 /*
  * Ready times of one page in 64, always the same ones, for the ready-to-moved latency in `status`.
@@ -188,8 +188,8 @@ struct source_counters {
 };
 
 /* Reports an access of a folio of so many pages, at `when_ms`, and counts what became of it. */
-static __always_inline int report_folio(struct source_counters *s, __u64 head, __u64 pages, __u32 nid,
-					__u64 when_ms)
+static __always_inline int report_folio(struct source_counters *s, __u64 head, __u64 pages,
+					__u32 nid, __u64 when_ms)
 {
 	int result = report(head, nid, when_ms);
 

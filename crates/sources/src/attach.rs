@@ -72,7 +72,8 @@ impl Reporter {
     }
 
     /// The same after a last touch: for an object that has programs for several kernels, none of
-    /// them loaded unless asked for (`SEC("?...")`, [`choose`]), or maps whose size is not constant.
+    /// them loaded unless asked for (`SEC("?...")`, [`choose`]), or maps whose size is not
+    /// constant.
     pub fn load_with(
         image: &[u8],
         maps: &RecordMaps,

@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-/// One part in 20. At 5 to 10 ns an entry to read and 50 to 100 ns to clear, that covers about 2 GiB
-/// of base pages a second, twice what promotion may move by default. No more, because clearing
+/// One part in 20. At 5 to 10 ns an entry to read and 50 to 100 ns to clear, that covers about 2
+/// GiB of base pages a second, twice what promotion may move by default. No more, because clearing
 /// disturbs the programs too, and this bounds it.
 pub(crate) const PART: u32 = 20;
 

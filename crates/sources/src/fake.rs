@@ -1,9 +1,10 @@
-//! Sources on a modelled machine: each reports what it would see of the accesses there, in simulated
-//! time. A fake makes its source's own decisions (how often, how much, what counts), by the same code
-//! where that is pure, and takes from the model what the real one takes from the kernel.
+//! Sources on a modelled machine: each reports what it would see of the accesses there, in
+//! simulated time. A fake makes its source's own decisions (how often, how much, what counts), by
+//! the same code where that is pure, and takes from the model what the real one takes from the
+//! kernel.
 //!
-//! Not in any fake: what page tables say of a page's birth, since a model need not set that bit; stale TLB
-//! entries.
+//! Not in any fake: what page tables say of a page's birth, since a model need not set that bit;
+//! stale TLB entries.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -36,7 +37,8 @@ pub enum Event {
     HintFault(Duration),
     /// A read of page cache that no process maps, by a system call.
     CacheRead,
-    /// The last of so many loads of a CPU that had to wait for memory: what sampling hardware counts.
+    /// The last of so many loads of a CPU that had to wait for memory: what sampling hardware
+    /// counts.
     Misses(u64),
     /// A hint of an application.
     Hint,
@@ -85,8 +87,8 @@ pub trait Fake: Send {
     /// Something happened. Most sources wait for one kind of event, or for none.
     fn event(&mut self, _event: Event, _access: &Access, _now: Duration) {}
 
-    /// Of so many misses of a CPU it looks at one: a model that does not know the others need not show
-    /// them, if it counts them.
+    /// Of so many misses of a CPU it looks at one: a model that does not know the others need not
+    /// show them, if it counts them.
     fn miss_period(&self) -> u64 {
         1
     }

@@ -1,5 +1,5 @@
-//! A source's own thread: it works, says what that cost, and sleeps until it is time or the source is
-//! dropped.
+//! A source's own thread: it works, says what that cost, and sleeps until it is time or the source
+//! is dropped.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};

@@ -188,7 +188,8 @@ impl Worker {
         Ok(())
     }
 
-    /// The child breaks the sharing of half the kept pages, and exits with the number of wrong ones.
+    /// The child breaks the sharing of half the kept pages, and exits with the number of wrong
+    /// ones.
     fn fork(&mut self) -> Result<()> {
         let (kept, bytes) = (&self.kept, self.page_bytes);
         // SAFETY: this process has one thread; the child only reads and writes memory of its own

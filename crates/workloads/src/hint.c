@@ -61,7 +61,8 @@ int hotset_hint_ring_pages(char *base, const uint32_t *pages, size_t nr, size_t 
 {
 	for (size_t i = 0, run; i < nr; i += run) {
 		run = run_of(pages, nr, i);
-		while (pghot_hint_ring_push(&ring, base + pages[i] * page_bytes, run * page_bytes)) {
+		while (pghot_hint_ring_push(&ring, base + pages[i] * page_bytes,
+					    run * page_bytes)) {
 			if (!pghot_hint_ring_is_connected(&ring)) {
 				errno = EPIPE;
 				return -1;

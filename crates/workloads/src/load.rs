@@ -1,4 +1,5 @@
-//! Runs a plan: its threads make exactly the accesses that it says, phase by phase, and nothing else.
+//! Runs a plan: its threads make exactly the accesses that it says, phase by phase, and nothing
+//! else.
 
 use std::hint::black_box;
 use std::sync::Barrier;

@@ -1,9 +1,9 @@
 //! What workload and witness agree on.
 //!
-//! A workload maps its measured memory at [`REGION`], and one page at [`MARKS`]. A store into the page
-//! is a mark: its place says which. QEMU 7.2 shows a plugin where an access goes, not what it writes.
-//! A mark is exact where no other thread accesses the region meanwhile. A witness that watches all
-//! programs takes marks from any of them.
+//! A workload maps its measured memory at [`REGION`], and one page at [`MARKS`]. A store into the
+//! page is a mark: its place says which. QEMU 7.2 shows a plugin where an access goes, not what it
+//! writes. A mark is exact where no other thread accesses the region meanwhile. A witness that
+//! watches all programs takes marks from any of them.
 
 use std::io;
 use std::ptr;

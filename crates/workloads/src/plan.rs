@@ -1,5 +1,5 @@
-//! What a benchmark does: phases, each with a number of accesses and a pattern. Pure: the same plan and
-//! seed make the same accesses everywhere, so that what is hot is known before the run.
+//! What a benchmark does: phases, each with a number of accesses and a pattern. Pure: the same plan
+//! and seed make the same accesses everywhere, so that what is hot is known before the run.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,9 +23,9 @@ pub enum Pattern {
         /// Accesses until the order begins again.
         length: u64,
     },
-    /// Line by line from some page of the range to the last, then from the first one on. Each thread
-    /// begins elsewhere: two that ran side by side would find in the cache what the other has read,
-    /// or not, as the scheduler likes.
+    /// Line by line from some page of the range to the last, then from the first one on. Each
+    /// thread begins elsewhere: two that ran side by side would find in the cache what the
+    /// other has read, or not, as the scheduler likes.
     Stream(Range<u32>),
     /// So many of 100 accesses go to the hot range, the rest anywhere in all.
     Skewed {
@@ -93,8 +93,8 @@ impl Weighted {
 }
 
 impl Pattern {
-    /// The pages that most accesses go to: what a perfect system would have in the top tier, if it has
-    /// room for it.
+    /// The pages that most accesses go to: what a perfect system would have in the top tier, if it
+    /// has room for it.
     pub fn hot(&self) -> Range<u32> {
         match self {
             Pattern::Random(pages) | Pattern::Stream(pages) => pages.clone(),
@@ -175,7 +175,8 @@ pub struct Phase {
 /// A benchmark at a size.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// So many pages from the first on are in the top tier at the start; the others are in the lower.
+    /// So many pages from the first on are in the top tier at the start; the others are in the
+    /// lower.
     pub near_pages: u32,
     /// One after the other.
     pub phases: Vec<Phase>,

@@ -1,5 +1,5 @@
-//! The benchmarks by name: those of the kernel proposals at any size, and workloads for which the right
-//! answer is to move nothing.
+//! The benchmarks by name: those of the kernel proposals at any size, and workloads for which the
+//! right answer is to move nothing.
 
 use std::ops::Range;
 
@@ -34,24 +34,24 @@ pub struct Benchmark {
 pub static BENCHMARKS: &[Benchmark] = &[
     Benchmark {
         name: "promote",
-        doc: "All memory is in the lower tier and is accessed at random, in one order over and over; the \
-              kernel proposal's first scenario.",
+        doc: "All memory is in the lower tier and is accessed at random, in one order over and \
+              over; the kernel proposal's first scenario.",
         pays: true,
         room_percent: 25,
         plan: promote,
     },
     Benchmark {
         name: "overcommit",
-        doc: "Three quarters of the memory lie idle in the top tier, and one region after the other of the \
-              rest gets hot; the kernel proposal's second scenario.",
+        doc: "Three quarters of the memory lie idle in the top tier, and one region after the \
+              other of the rest gets hot; the kernel proposal's second scenario.",
         pays: true,
         room_percent: 120,
         plan: overcommit,
     },
     Benchmark {
         name: "chunks",
-        doc: "Chunks of the memory, chosen at random, are hot for a while each; after the latency metric's \
-              trouble in the 2024 proposal.",
+        doc: "Chunks of the memory, chosen at random, are hot for a while each; after the latency \
+              metric's trouble in the 2024 proposal.",
         pays: true,
         room_percent: 50,
         plan: chunks,
@@ -65,22 +65,24 @@ pub static BENCHMARKS: &[Benchmark] = &[
     },
     Benchmark {
         name: "uniform",
-        doc: "Any page of more memory than the top tier has, each as often: none deserves to be moved.",
+        doc: "Any page of more memory than the top tier has, each as often: none deserves to be \
+              moved.",
         pays: false,
         room_percent: 150,
         plan: uniform,
     },
     Benchmark {
         name: "stream",
-        doc: "From end to end through more memory than the top tier has: what was accessed is not needed \
-              soon.",
+        doc: "From end to end through more memory than the top tier has: what was accessed is not \
+              needed soon.",
         pays: false,
         room_percent: 150,
         plan: stream,
     },
     Benchmark {
         name: "oversized",
-        doc: "A hot set twice as large as the top tier: moving pages in means moving equally hot ones out.",
+        doc: "A hot set twice as large as the top tier: moving pages in means moving equally hot \
+              ones out.",
         pays: false,
         room_percent: 220,
         plan: oversized,

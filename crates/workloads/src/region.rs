@@ -258,8 +258,8 @@ fn stamp(seed: u64, page: u32) -> u64 {
     mix(seed ^ mix(u64::from(page) + 1))
 }
 
-/// Reserves addresses without access rights, so that the region begins where a witness looks for it if
-/// nothing else is there.
+/// Reserves addresses without access rights, so that the region begins where a witness looks for it
+/// if nothing else is there.
 fn map_anon(bytes: usize) -> io::Result<Range<usize>> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     let hint = marks::REGION as usize - HUGE_BYTES;

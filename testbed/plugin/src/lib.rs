@@ -1,9 +1,9 @@
 //! QEMU's side: the plugin interface, version 2 (QEMU 9.0; 10.0 takes it as well).
 //!
-//! Every memory access of a user-mode instruction is called back. What does not count returns after a
-//! few comparisons. If everything counts, all code is translated anew at the start of the phase, with
-//! callbacks in the kernel's too: it reads the page cache for those who ask. Before and after, kernel
-//! code runs at full speed.
+//! Every memory access of a user-mode instruction is called back. What does not count returns after
+//! a few comparisons. If everything counts, all code is translated anew at the start of the phase,
+//! with callbacks in the kernel's too: it reads the page cache for those who ask. Before and after,
+//! kernel code runs at full speed.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
@@ -96,7 +96,8 @@ extern "C" fn on_access(vcpu: c_uint, info: MemInfo, address: u64, _: *mut c_voi
 fn translate_anew(has_kernel: bool) {
     HAS_KERNEL.store(has_kernel, Ordering::Relaxed);
     if let Some(id) = ID.get() {
-        // SAFETY: the id that QEMU gave us. Callbacks are gone then, and `register` brings them back.
+        // SAFETY: the id that QEMU gave us. Callbacks are gone then, and `register` brings them
+        // back.
         unsafe { qemu_plugin_reset(*id, register) };
     }
 }

@@ -1,5 +1,5 @@
-//! A model of a last-level cache: set-associative, least recently used goes first, lines of 64 bytes,
-//! by physical address. It answers one question: would this access have gone to memory?
+//! A model of a last-level cache: set-associative, least recently used goes first, lines of 64
+//! bytes, by physical address. It answers one question: would this access have gone to memory?
 
 use std::sync::{Mutex, PoisonError};
 

@@ -1,5 +1,5 @@
-//! What each vCPU counts by node. Each has counters of its own, so that nothing is lost where they run
-//! at the same time.
+//! What each vCPU counts by node. Each has counters of its own, so that nothing is lost where they
+//! run at the same time.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 pub struct NodeCounts {
     /// Loads.
     pub loads: u64,
-    /// Stores; a read-modify-write is one load and one store, or one of them, as the emulator does it.
+    /// Stores; a read-modify-write is one load and one store, or one of them, as the emulator does
+    /// it.
     pub stores: u64,
     /// Of both, those that the modelled cache did not have.
     pub misses: u64,
@@ -37,8 +38,8 @@ impl NodeCounts {
     }
 }
 
-/// Moves of pages between nodes, as the accesses show them: a page that is not accessed again where it
-/// went is not seen to have moved.
+/// Moves of pages between nodes, as the accesses show them: a page that is not accessed again where
+/// it went is not seen to have moved.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moves {
     /// Pages that went from the first index's node to the second's.

@@ -1,7 +1,7 @@
 //! From guest-physical addresses to nodes and pages.
 //!
-//! QEMU's `q35` puts RAM from address 0 on, and what does not fit below the hole for devices from 4 GiB
-//! on. Nodes follow each other in RAM.
+//! QEMU's `q35` puts RAM from address 0 on, and what does not fit below the hole for devices from 4
+//! GiB on. Nodes follow each other in RAM.
 
 /// Bytes of a page.
 pub const PAGE_BYTES: u64 = 4096;
@@ -49,7 +49,8 @@ impl Layout {
         (bytes / PAGE_BYTES) as usize
     }
 
-    /// The node of an address, and the index of its page among all; none for what is no RAM of a node.
+    /// The node of an address, and the index of its page among all; none for what is no RAM of a
+    /// node.
     pub fn find(&self, address: u64) -> Option<(usize, usize)> {
         let place = if address < self.hole_start {
             address

@@ -1,5 +1,5 @@
-//! The independent witness: sees every load and store that a workload makes in its measured memory, and
-//! which node served it. `testbed/plugin` puts it into QEMU.
+//! The independent witness: sees every load and store that a workload makes in its measured memory,
+//! and which node served it. `testbed/plugin` puts it into QEMU.
 //!
 //! | module | does |
 //! |---|---|
@@ -11,9 +11,9 @@
 //! | [`pages`] | what is known of each page |
 //! | [`report`] | the JSON file |
 //!
-//! It counts user-mode accesses of the measured memory and none of the kernel's: what moving pages costs
-//! is for others to measure. Or, if asked, everything that any program and the kernel access. Nothing
-//! here decides anything.
+//! It counts user-mode accesses of the measured memory and none of the kernel's: what moving pages
+//! costs is for others to measure. Or, if asked, everything that any program and the kernel access.
+//! Nothing here decides anything.
 
 pub mod cache;
 pub mod counts;

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-/// What the command line says: `-plugin FILE,nodes=B:B,cpus=0:0:1:1,llc=B,delay=0:500,out=FILE`, and
-/// `everywhere`.
+/// What the command line says: `-plugin FILE,nodes=B:B,cpus=0:0:1:1,llc=B,delay=0:500,out=FILE`,
+/// and `everywhere`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
     /// Bytes of each node.
@@ -14,8 +14,8 @@ pub struct Options {
     pub cache_bytes: u64,
     /// How much longer a miss takes, by node.
     pub delay_ns: Vec<u64>,
-    /// Whether all accesses of all programs and of the kernel count, not only those of the measured
-    /// memory.
+    /// Whether all accesses of all programs and of the kernel count, not only those of the
+    /// measured memory.
     pub is_everywhere: bool,
     /// Where the report goes.
     pub out: PathBuf,

@@ -1,5 +1,5 @@
-//! What is known of each page of the measured memory: how often it was accessed, on which node it was
-//! last, and where it went from there. One word a page, shared by all vCPUs.
+//! What is known of each page of the measured memory: how often it was accessed, on which node it
+//! was last, and where it went from there. One word a page, shared by all vCPUs.
 //!
 //! An access is called back before its vCPU answers the kernel's request to forget the page's old
 //! place. So of two accesses on different nodes, that on the old one is always counted first.

@@ -86,8 +86,8 @@ impl Witness {
         self.options.is_everywhere
     }
 
-    /// An access at a guest-physical `address`, none if that is no RAM; in the measured memory, of its
-    /// `page`.
+    /// An access at a guest-physical `address`, none if that is no RAM; in the measured memory, of
+    /// its `page`.
     pub fn access(&self, vcpu: usize, page: Option<usize>, address: Option<u64>, is_store: bool) {
         let Some(own) = self.vcpus.get(vcpu).filter(|_| self.is_on()) else {
             return;

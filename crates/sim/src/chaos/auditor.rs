@@ -1,4 +1,5 @@
-//! Looks at the machine after each step, with books of its own: what must hold, whatever goes wrong.
+//! Looks at the machine after each step, with books of its own: what must hold, whatever goes
+//! wrong.
 
 use std::collections::VecDeque;
 
@@ -19,7 +20,8 @@ pub struct Auditor {
     /// Where each folio is, by its head.
     nodes: Vec<u8>,
     hogged: u64,
-    /// The tunables that bound what the engine may do: now, and the largest of the time remembered.
+    /// The tunables that bound what the engine may do: now, and the largest of the time
+    /// remembered.
     rate_limit_mbps: u64,
     batch_pages: u64,
     sleep_ms: u64,
@@ -188,8 +190,8 @@ impl Auditor {
         Ok(())
     }
 
-    /// The rate limit and the size of batches. A bucket holds what two intervals earn, and a huge page
-    /// may overdraw it.
+    /// The rate limit and the size of batches. A bucket holds what two intervals earn, and a huge
+    /// page may overdraw it.
     fn bounds(&mut self, world: &World, totals: &[Totals]) -> Result<(), String> {
         let now_ms = world.now_ms();
         let by_daemon = self.earlier_pages + moved_pages(totals);

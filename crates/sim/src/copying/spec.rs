@@ -1,4 +1,5 @@
-//! How the modelled kernel copies the pages that a call of `move_pages` moves, as a scenario file says it.
+//! How the modelled kernel copies the pages that a call of `move_pages` moves, as a scenario file
+//! says it.
 
 use serde::{Deserialize, Serialize};
 
@@ -103,8 +104,8 @@ impl MigrationSpec {
         }
     }
 
-    /// What a call takes that moves so many base pages and so many huge ones, in ns. The two kinds are
-    /// priced as a call each, as if the second were not there.
+    /// What a call takes that moves so many base pages and so many huge ones, in ns. The two kinds
+    /// are priced as a call each, as if the second were not there.
     pub fn call_ns(&self, base_folios: u64, huge_folios: u64) -> f64 {
         let migration = self.migration();
         let of = |count, order| match count {
@@ -124,7 +125,8 @@ mod tests {
 
     #[test]
     fn a_stock_call_costs_what_was_measured() {
-        // GiB/s by base pages of a call, of which 64 is the farthest from what the model was solved from.
+        // GiB/s by base pages of a call, of which 64 is the farthest from what the model was solved
+        // from.
         let stock = MigrationSpec::default();
         let gib_s = |pages: u64| {
             pages as f64 * 4096.0 / f64::from(1 << 30) / (stock.call_ns(pages, 0) * 1e-9)

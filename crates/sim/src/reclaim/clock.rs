@@ -1,5 +1,6 @@
-//! Active and inactive lists, approximated by a clock with two chances: a folio that was accessed since the
-//! last look is made active, an active one that was not becomes inactive, and an inactive one goes.
+//! Active and inactive lists, approximated by a clock with two chances: a folio that was accessed
+//! since the last look is made active, an active one that was not becomes inactive, and an inactive
+//! one goes.
 
 use super::{Look, ask, is_here};
 use crate::heat::Heat;

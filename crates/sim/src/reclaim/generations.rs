@@ -1,14 +1,14 @@
-//! The multi-generational LRU. Folios go from the oldest generation, and the kernel ages when there are no
-//! more than two: it walks the page tables, takes every accessed folio to the youngest generation, and
-//! opens a younger one.
+//! The multi-generational LRU. Folios go from the oldest generation, and the kernel ages when there
+//! are no more than two: it walks the page tables, takes every accessed folio to the youngest
+//! generation, and opens a younger one.
 //!
-//! After `mm/vmscan.c` of 6.12 and 7.2. What the walk missed is found at the door: a folio of the oldest
-//! generation that was accessed after all goes to the youngest; one of page cache that nobody maps, of
-//! which no walk knows, to the next.
+//! After `mm/vmscan.c` of 6.12 and 7.2. What the walk missed is found at the door: a folio of the
+//! oldest generation that was accessed after all goes to the youngest; one of page cache that
+//! nobody maps, of which no walk knows, to the next.
 //!
-//! Approximated: a folio that comes to the node is of the youngest generation, also if it comes back. Left
-//! out: tiers within a generation and their feedback from refaults, since nothing is evicted here; the
-//! Bloom filters, which save walks and find the same.
+//! Approximated: a folio that comes to the node is of the youngest generation, also if it comes
+//! back. Left out: tiers within a generation and their feedback from refaults, since nothing is
+//! evicted here; the Bloom filters, which save walks and find the same.
 
 use std::collections::VecDeque;
 
@@ -65,7 +65,8 @@ impl Generations {
         }
     }
 
-    /// Takes what was accessed to the youngest generation and opens a younger one; what that took, in ns.
+    /// Takes what was accessed to the youngest generation and opens a younger one; what that took,
+    /// in ns.
     fn age(&mut self, world: &mut World, nid: usize) -> f64 {
         let mut young = std::mem::take(self.youngest());
         let mut walked = young.len();

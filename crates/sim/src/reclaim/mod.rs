@@ -1,8 +1,8 @@
 //! kswapd with demotion: when a top-tier node runs low, the coldest folios go to the lower tier.
 //!
-//! Which are the coldest is the kernel's LRU's business, of which there are two: [`generations`], the
-//! multi-generational LRU that distributions switch on, and [`clock`], an approximation of the active and
-//! the inactive list.
+//! Which are the coldest is the kernel's LRU's business, of which there are two: [`generations`],
+//! the multi-generational LRU that distributions switch on, and [`clock`], an approximation of the
+//! active and the inactive list.
 
 pub mod clock;
 pub mod generations;
@@ -26,7 +26,8 @@ pub enum LruKind {
     Lists,
 }
 
-/// The LRU of a top-tier node: heads of the folios that came here, some of which may have left meanwhile.
+/// The LRU of a top-tier node: heads of the folios that came here, some of which may have left
+/// meanwhile.
 #[derive(Debug, Clone)]
 pub enum Lru {
     /// See [`Clock`].
@@ -75,7 +76,8 @@ impl Lru {
     }
 }
 
-/// Does what kswapd of node `nid` can do in `budget_ns`, and returns the CPU time that it took, in ns.
+/// Does what kswapd of node `nid` can do in `budget_ns`, and returns the CPU time that it took, in
+/// ns.
 pub fn reclaim(world: &mut World, nid: usize, tiering_is_on: bool, budget_ns: f64) -> f64 {
     let node = &mut world.nodes[nid];
     if !node.is_top_tier || !world.spec.kernel.demotion_enabled {
@@ -129,7 +131,8 @@ fn ask(world: &mut World, head: Page, how: fn(&mut Heat, &mut Memory, Page, u64)
     how(&mut world.heat, &mut world.memory, head, world.now_ns)
 }
 
-/// A folio of a list is still on node `nid`. If it is on another top-tier node, it belongs on the list there.
+/// A folio of a list is still on node `nid`. If it is on another top-tier node, it belongs on the
+/// list there.
 fn is_here(world: &mut World, head: Page, nid: usize) -> bool {
     let is_present = world.memory.state(head) & ABSENT == 0;
     let there = world.memory.node(head);

@@ -61,8 +61,8 @@ pub const BENCHMARKS: [Benchmark; 4] = [
         whole_passes: 0,
         slice_passes: 800,
     },
-    // A stored version of the source writes a quarter of the buffer only. With that, 24 threads would
-    // have got a quarter of the rate of 48; with all of it, they get the same.
+    // A stored version of the source writes a quarter of the buffer only. With that, 24 threads
+    // would have got a quarter of the rate of 48; with all of it, they get the same.
     Benchmark {
         name: "NUMA02_SMT",
         processes: 1,

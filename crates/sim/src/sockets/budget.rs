@@ -11,8 +11,8 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// How many of these pages the node takes now. The first page after the end of a window opens the
-    /// next one.
+    /// How many of these pages the node takes now. The first page after the end of a window opens
+    /// the next one.
     pub fn admit(&mut self, limits: &Limits, is_limited: bool, now_ms: f64, pages: f64) -> f64 {
         if now_ms > self.window_end_ms {
             self.window_end_ms = now_ms + limits.window_ms;

@@ -1,14 +1,16 @@
 //! CPU follows memory: a thread's home node, from its hint faults.
 //!
-//! Once per pass of the scanner, at its first hint fault that counts, a thread compares the nodes of its
-//! own faults and of those of its process. If it is not where both have most, it looks at the first CPU
-//! of each other node and changes homes with the thread there where that promises most.
+//! Once per pass of the scanner, at its first hint fault that counts, a thread compares the nodes
+//! of its own faults and of those of its process. If it is not where both have most, it looks at
+//! the first CPU of each other node and changes homes with the thread there where that promises
+//! most.
 //!
-//! The author of the patches calls this broken: expensive, and bouncing. The reasons are in how faults
-//! are counted, which is kept here as it was. Most count for the node where the thread runs, wherever the
-//! page is, so a thread's best node is where it has run longest. And each thread of a process that is
-//! placed halves the numbers of the process by node, while their total is halved once per pass: so for
-//! all but the first few threads the process has no best node, and they are never where it is.
+//! The author of the patches calls this broken: expensive, and bouncing. The reasons are in how
+//! faults are counted, which is kept here as it was. Most count for the node where the thread runs,
+//! wherever the page is, so a thread's best node is where it has run longest. And each thread of a
+//! process that is placed halves the numbers of the process by node, while their total is halved
+//! once per pass: so for all but the first few threads the process has no best node, and they are
+//! never where it is.
 
 use pghot_workloads::access::XorShift;
 
@@ -106,8 +108,8 @@ fn find(
     best.map(|(_, there, other)| (there, other))
 }
 
-/// Who runs on the first CPU of a node, if it is not idle. CPUs are not modelled: it is the first thread
-/// of the node, and the CPU idles as often as any other.
+/// Who runs on the first CPU of a node, if it is not idle. CPUs are not modelled: it is the first
+/// thread of the node, and the CPU idles as often as any other.
 fn first_cpu(
     machine: &Machine,
     threads: &[Thread],
@@ -179,7 +181,8 @@ mod tests {
         };
         place(&mut processes, &mut threads);
         assert_eq!((threads[1].home, threads[1].period_ms), (Some(1), 600.0));
-        // Each thread that is placed halves the process's numbers by node, and soon it has no best one.
+        // Each thread that is placed halves the process's numbers by node, and soon it has no best
+        // one.
         for _ in 0..10 {
             threads[1].placed_pass = 0;
             place(&mut processes, &mut threads);

@@ -1,8 +1,8 @@
 //! The machine: nodes, what they give, and what the kernel's work costs.
 //!
-//! The publication does not name it. From its own figures: 4 nodes (SPECjbb's total is 4 times the mean
-//! of one JVM per node) with 12 CPUs each (its expected peak is at 12 warehouses, and 45.3 CPUs' worth
-//! of time is used at most).
+//! The publication does not name it. From its own figures: 4 nodes (SPECjbb's total is 4 times the
+//! mean of one JVM per node) with 12 CPUs each (its expected peak is at 12 warehouses, and 45.3
+//! CPUs' worth of time is used at most).
 
 /// Nodes that a block can tell apart.
 pub const NODES: usize = 4;
@@ -18,11 +18,11 @@ pub struct Machine {
     pub node_bytes_per_s: f64,
     /// Threads of a node that it takes to use all of its bandwidth.
     pub saturating_threads: f64,
-    /// A remote access takes so many times as long as a local one. Of a crowded node's bandwidth, a
-    /// remote thread gets that much less than a local one.
+    /// A remote access takes so many times as long as a local one. Of a crowded node's bandwidth,
+    /// a remote thread gets that much less than a local one.
     pub remote_ratio: f64,
-    /// How often the scheduler swaps two threads of different nodes, for reasons that have nothing to do
-    /// with memory, per second.
+    /// How often the scheduler swaps two threads of different nodes, for reasons that have nothing
+    /// to do with memory, per second.
     pub strays_per_s: f64,
     /// What the kernel's work costs.
     pub costs: Costs,
@@ -41,14 +41,15 @@ pub struct Costs {
     pub flush_ns: f64,
     /// To migrate a page, for the thread that does.
     pub migrate_ns: f64,
-    /// And for the other threads of its process together: their CPUs are interrupted to flush TLBs.
+    /// And for the other threads of its process together: their CPUs are interrupted to flush
+    /// TLBs.
     pub interrupts_ns: f64,
     /// System time that has nothing to do with balancing, as a share of user time: ticks.
     pub ticks: f64,
     /// To zero a new huge page.
     pub zero_ns: f64,
-    /// Threads that touch a huge page first at the same time zero one each, and all but one are thrown
-    /// away: so many per thread of the process.
+    /// Threads that touch a huge page first at the same time zero one each, and all but one are
+    /// thrown away: so many per thread of the process.
     pub zeroed_per_racer: f64,
 }
 
@@ -78,15 +79,16 @@ impl Default for Machine {
         Machine {
             nodes: NODES,
             cpus: 12,
-            // Calibration: the four tests without balancing wrote 4.4 to 4.9 GiB/s, whether 24 or 48
-            // threads or one or two processes did. So what was measured is one node's memory.
+            // Calibration: the four tests without balancing wrote 4.4 to 4.9 GiB/s, whether 24 or
+            // 48 threads or one or two processes did. So what was measured is one
+            // node's memory.
             node_bytes_per_s: 4.8 * (1u64 << 30) as f64,
             saturating_threads: 4.0,
             // Calibration: how unequally threads end without balancing.
             remote_ratio: 2.2,
-            // Calibration, but loosely: a thread strays every four minutes. If that happened twice as
-            // often, the first pass over the memory would spread it, and tests without balancing would
-            // be faster than they were.
+            // Calibration, but loosely: a thread strays every four minutes. If that happened twice
+            // as often, the first pass over the memory would spread it, and tests
+            // without balancing would be faster than they were.
             strays_per_s: 0.1,
             costs: Costs::default(),
             limits: Limits::default(),
@@ -98,11 +100,12 @@ impl Default for Costs {
     fn default() -> Costs {
         Costs {
             // Calibration on two cells, the totals of system time of moron and twostage over the
-            // published counts: 0.62 µs per page marked and faulted, 236 µs per page migrated. How the
-            // 0.62 µs are divided is a guess. How the 236 µs are is calibrated on the same two cells: the
-            // less the thread itself is held up, the more pages move with twostage, and the larger is its
-            // total. The author says that a very large part is flushes of TLBs, which all CPUs pay where
-            // the process runs.
+            // published counts: 0.62 µs per page marked and faulted, 236 µs per page migrated. How
+            // the 0.62 µs are divided is a guess. How the 236 µs are is calibrated on
+            // the same two cells: the less the thread itself is held up, the more pages
+            // move with twostage, and the larger is its total. The author says that a
+            // very large part is flushes of TLBs, which all CPUs pay where the process
+            // runs.
             mark_ns: 100.0,
             fault_ns: 320.0,
             flush_ns: 200.0,

@@ -1,15 +1,15 @@
 //! Blocks of 512 pages: how many of them are on which node, and which node faulted on them last.
 //!
-//! Pages of a block are not told apart; there are shares of them. Those that are marked are kept apart
-//! from those that are not, and fault in pieces, so that threads that are in a block together share its
-//! faults: while one waits for its pages, others go past it to the next ones.
+//! Pages of a block are not told apart; there are shares of them. Those that are marked are kept
+//! apart from those that are not, and fault in pieces, so that threads that are in a block together
+//! share its faults: while one waits for its pages, others go past it to the next ones.
 
 use super::machine::NODES;
 
 /// Base pages of a block.
 pub const BLOCK_PAGES: f32 = 512.0;
-/// Pieces of a block in which marked pages fault, if they fault by themselves. Four times as many do not
-/// change what comes out.
+/// Pieces of a block in which marked pages fault, if they fault by themselves. Four times as many
+/// do not change what comes out.
 pub const PIECES: u32 = 8;
 /// In place of the last node, of a page that had no fault yet.
 const NEVER: usize = NODES;
@@ -63,7 +63,8 @@ pub struct Faults {
     pub moved: f32,
     /// All, by the node where the page ended.
     pub ended: PerNode,
-    /// Those that go into the statistics of threads and processes, by the node that they count for.
+    /// Those that go into the statistics of threads and processes, by the node that they count
+    /// for.
     pub counted: PerNode,
 }
 
@@ -129,9 +130,9 @@ impl Block {
         (pages, nodes == 1)
     }
 
-    /// A hint fault on a marked huge page. If it is to move, it is split instead, its pages stay marked,
-    /// and they know nothing of who had the last fault: then there is no outcome, since a split counts as
-    /// no fault. Otherwise it counts as one, for the node that had it.
+    /// A hint fault on a marked huge page. If it is to move, it is split instead, its pages stay
+    /// marked, and they know nothing of who had the last fault: then there is no outcome, since
+    /// a split counts as no fault. Otherwise it counts as one, for the node that had it.
     pub fn fault_huge(&mut self, here: usize, filter: Filter) -> Option<Faults> {
         let from = self.main_node();
         let last = (0..=NODES).find(|&last| self.marked[from][last] > FEW);
@@ -153,12 +154,12 @@ impl Block {
         Some(outcome)
     }
 
-    /// Marked pages fault: a piece, or all if the entry one level up is marked. `admit` says how many of
-    /// so many pages the node takes.
+    /// Marked pages fault: a piece, or all if the entry one level up is marked. `admit` says how
+    /// many of so many pages the node takes.
     ///
-    /// What is counted is not where pages are. A page that is not to move counts for the node of the
-    /// fault, and if all are handled at once, it does not count at all. One that was to move, but was not
-    /// admitted, counts for its own node if it faulted by itself.
+    /// What is counted is not where pages are. A page that is not to move counts for the node of
+    /// the fault, and if all are handled at once, it does not count at all. One that was to
+    /// move, but was not admitted, counts for its own node if it faulted by itself.
     pub fn fault(
         &mut self,
         here: usize,

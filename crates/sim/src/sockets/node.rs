@@ -1,8 +1,8 @@
 //! A node's memory as a server that its visitors share.
 //!
-//! A visitor gets a share of the bandwidth by its weight. The node has a clock of its own that goes the
-//! slower the more weight there is, and a visit ends when that clock shows a time that is known when it
-//! begins. So nothing needs to be computed anew when others come and go.
+//! A visitor gets a share of the bandwidth by its weight. The node has a clock of its own that goes
+//! the slower the more weight there is, and a visit ends when that clock shows a time that is known
+//! when it begins. So nothing needs to be computed anew when others come and go.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

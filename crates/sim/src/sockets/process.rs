@@ -127,9 +127,9 @@ impl Process {
 
     /// Marks the next blocks, but those on a congested node. Returns how many entries that were.
     ///
-    /// Entries that are marked already are passed over and not counted, but for those of huge pages. At
-    /// the end of the memory the scan ends too. If it came just to the end, the next one finds nothing
-    /// but small mappings behind it.
+    /// Entries that are marked already are passed over and not counted, but for those of huge
+    /// pages. At the end of the memory the scan ends too. If it came just to the end, the next
+    /// one finds nothing but small mappings behind it.
     pub fn mark(&mut self, policy: &Policy, blocks: usize, is_congested: [bool; NODES]) -> f64 {
         let (mut pages, mut entries) = (blocks as f32 * BLOCK_PAGES, 0.0);
         while pages > 0.0 {

@@ -90,9 +90,9 @@ pub fn run(machine: &Machine, policy: &Policy, benchmark: &Benchmark, seed: u64)
     let processes = (0..benchmark.processes).map(|_| Process::new(benchmark, limits));
     let all = (0..benchmark.processes)
         .flat_map(|process| (0..benchmark.threads).map(move |number| (process, number)));
-    // New threads go to the idlest node, which is each in turn. The first of every process is on the
-    // first node: without balancing, tests with two processes are as fast as one node's memory is, so
-    // both have theirs there.
+    // New threads go to the idlest node, which is each in turn. The first of every process is on
+    // the first node: without balancing, tests with two processes are as fast as one node's
+    // memory is, so both have theirs there.
     let threads = all
         .map(|(process, number)| Thread::new(benchmark, process, number, number % machine.nodes));
     let mut run = Run {
@@ -255,8 +255,8 @@ impl Run<'_> {
         }
     }
 
-    /// A thread takes hint faults of a marked block; returns what they cost, in ns. It then writes what
-    /// faulted, and on which `nodes` that is.
+    /// A thread takes hint faults of a marked block; returns what they cost, in ns. It then writes
+    /// what faulted, and on which `nodes` that is.
     fn fault(&mut self, number: usize, nodes: &mut PerNode) -> f64 {
         let now_ms = self.now_ms();
         let (limits, costs) = (&self.machine.limits, &self.machine.costs);
@@ -346,9 +346,9 @@ impl Run<'_> {
         let limits = &self.machine.limits;
         let budgets = &self.budgets;
         for thread in self.threads.iter_mut().filter(|thread| thread.is_running) {
-            // The period as it is now: a shorter one takes effect at once. And no sooner than a tick
-            // later than that, so that a thread with a long period, which made all others wait for as
-            // long, is not the first one again and again.
+            // The period as it is now: a shorter one takes effect at once. And no sooner than a
+            // tick later than that, so that a thread with a long period, which made all
+            // others wait for as long, is not the first one again and again.
             if now_ms <= thread.tried_ms + thread.period_ms {
                 continue;
             }

@@ -38,8 +38,8 @@ fn stray(machine: &Machine, threads: &mut [Thread], random: &mut XorShift) {
     }
 }
 
-/// One thread goes from the fullest to the emptiest node; of the fullest node, those that are not at
-/// home first.
+/// One thread goes from the fullest to the emptiest node; of the fullest node, those that are not
+/// at home first.
 fn even_out(machine: &Machine, threads: &mut [Thread], random: &mut XorShift) {
     let counts = counts(threads);
     let nodes = 0..machine.nodes;
@@ -50,7 +50,8 @@ fn even_out(machine: &Machine, threads: &mut [Thread], random: &mut XorShift) {
     }
     let is_away = |thread: &Thread| thread.nid == fullest && thread.home != Some(fullest);
     let mover = pick(threads, random, is_away);
-    // Threads that are at home count as cache-hot: they leave only if there are too many for the CPUs.
+    // Threads that are at home count as cache-hot: they leave only if there are too many for the
+    // CPUs.
     let mover = mover.or_else(|| match counts[fullest] > machine.cpus {
         true => pick(threads, random, |thread| thread.nid == fullest),
         false => None,
@@ -60,9 +61,9 @@ fn even_out(machine: &Machine, threads: &mut [Thread], random: &mut XorShift) {
     }
 }
 
-/// Threads go home if their home has less than its share of threads. If all nodes have as many, nobody
-/// goes anywhere, since there is no idle CPU to take them; and two whose homes are each other's nodes are
-/// not swapped. Both are known problems of the patches.
+/// Threads go home if their home has less than its share of threads. If all nodes have as many,
+/// nobody goes anywhere, since there is no idle CPU to take them; and two whose homes are each
+/// other's nodes are not swapped. Both are known problems of the patches.
 fn send_home(machine: &Machine, threads: &mut [Thread]) {
     let mut counts = counts(threads);
     let share = counts.iter().sum::<u32>() as f64 / machine.nodes as f64;

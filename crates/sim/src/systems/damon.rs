@@ -1,14 +1,15 @@
-//! DAMON's tiering as its authors' sample module `mtier` sets it up: hot regions of the lower tier go up,
-//! cold ones of the top tier go down, both at most 200 MiB a second, and as much of that as a goal for the
-//! top tier's used or free memory asks for.
+//! DAMON's tiering as its authors' sample module `mtier` sets it up: hot regions of the lower tier
+//! go up, cold ones of the top tier go down, both at most 200 MiB a second, and as much of that as
+//! a goal for the top tier's used or free memory asks for.
 //!
 //! After `core.c`, `paddr.c` and `ops-common.c` of 7.2. The regions are in `damon_regions`. In the
-//! statistical mode DAMON does not clear anything: it remembers since when it wants to know, for a sample
-//! by itself and for the page filter by block and node, and draws for that time. So samples that share a
-//! block do not disturb each other, nor reclaim; and a filter that stops within a block takes the whole
-//! block for visited.
+//! statistical mode DAMON does not clear anything: it remembers since when it wants to know, for a
+//! sample by itself and for the page filter by block and node, and draws for that time. So samples
+//! that share a block do not disturb each other, nor reclaim; and a filter that stops within a
+//! block takes the whole block for visited.
 //!
-//! Left out: the tuning of the intervals, the time quota, watermarks, and the cost of finding who maps a page.
+//! Left out: the tuning of the intervals, the time quota, watermarks, and the cost of finding who
+//! maps a page.
 
 use serde_json::{Value, json};
 
@@ -200,8 +201,8 @@ impl Context {
         }
     }
 
-    /// The regions with the best scores, in the order of addresses, until so many pages were tried, whatever
-    /// became of them. Returns what it took, in ns.
+    /// The regions with the best scores, in the order of addresses, until so many pages were tried,
+    /// whatever became of them. Returns what it took, in ns.
     fn apply(&mut self, world: &mut World, quota_pages: u64) -> f64 {
         if quota_pages == 0 {
             return 0.0;
@@ -254,8 +255,8 @@ impl Context {
         (0..=SCORE_MAX).rev().find(fills).unwrap_or(0)
     }
 
-    /// Tries at most so many pages of a region: up to which page it came, how many it tried, and what that
-    /// took, in ns.
+    /// Tries at most so many pages of a region: up to which page it came, how many it tried, and
+    /// what that took, in ns.
     fn migrate(&mut self, world: &mut World, region: &Region, most: u64) -> (Page, u64, f64) {
         let (mut tried, mut end) = (0, region.pages.end);
         let mut folios = Vec::new();
@@ -309,8 +310,8 @@ impl Context {
     }
 }
 
-/// The page filter: whether a folio was accessed since the filter saw it last. It is old from now on, but
-/// for reclaim, which finds the access in the page's flags.
+/// The page filter: whether a folio was accessed since the filter saw it last. It is old from now
+/// on, but for reclaim, which finds the access in the page's flags.
 fn is_young(world: &mut World, head: Page, since_ns: u64) -> bool {
     let World {
         heat,
@@ -389,7 +390,8 @@ mod tests {
 
     const HOT: &str = "pattern = 'random'\nrange = [0.5, 0.6]\n";
 
-    /// A process with its first pages in a top tier of 64 MiB; it only accesses what the phase says.
+    /// A process with its first pages in a top tier of 64 MiB; it only accesses what the phase
+    /// says.
     fn run(mode: &str, near_share: f64, phase: &str, settings: &[(&str, &str)]) -> Run {
         let text = format!(
             "name = 'x'\nmode = '{mode}'\nseconds = 6\n[machine]\n[[machine.node]]\n\

@@ -1,11 +1,12 @@
-//! DAMON's monitoring: the pages of a node in regions, of each of which one page at a time is sampled;
-//! regions that are alike grow together, and large ones are cut at random, so that what differs comes apart.
+//! DAMON's monitoring: the pages of a node in regions, of each of which one page at a time is
+//! sampled; regions that are alike grow together, and large ones are cut at random, so that what
+//! differs comes apart.
 //!
-//! After `mm/damon/core.c` and `paddr.c` of 7.2, but for the tuning of the intervals: they are 5 ms and
-//! 100 ms throughout.
+//! After `mm/damon/core.c` and `paddr.c` of 7.2, but for the tuning of the intervals: they are 5 ms
+//! and 100 ms throughout.
 //!
-//! The model's pages keep their number when they move, so a node's regions go over all page numbers, and a
-//! sample is drawn among the pages that are on the node now.
+//! The model's pages keep their number when they move, so a node's regions go over all page
+//! numbers, and a sample is drawn among the pages that are on the node now.
 
 use std::ops::Range;
 
@@ -22,7 +23,8 @@ pub const AGGREGATION_NS: u64 = 100_000_000;
 pub const ACCESSES_MAX: u32 = (AGGREGATION_NS / SAMPLE_NS) as u32;
 const REGIONS_MIN: usize = 10;
 const REGIONS_MAX: usize = 1000;
-/// Draws of a sample page until one is on the node; a region that is almost all elsewhere goes without.
+/// Draws of a sample page until one is on the node; a region that is almost all elsewhere goes
+/// without.
 const DRAWS: u32 = 16;
 
 /// Pages that are taken to be alike.
@@ -229,8 +231,8 @@ fn draw(random: &mut XorShift, memory: &Memory, pages: &Range<Page>, nid: usize)
     })
 }
 
-/// Shows the folios on a node whose first page is among these, as (first page, base pages), block by
-/// block, until `sink` says stop.
+/// Shows the folios on a node whose first page is among these, as (first page, base pages), block
+/// by block, until `sink` says stop.
 pub fn folios_on(
     memory: &Memory,
     pages: Range<Page>,

@@ -1,7 +1,8 @@
-//! `numa_balancing=2` with the metric of the 2024 proposal: how many faults the process took since the
-//! page was marked, instead of how many milliseconds.
+//! `numa_balancing=2` with the metric of the 2024 proposal: how many faults the process took since
+//! the page was marked, instead of how many milliseconds.
 //!
-//! The proposal keeps the free-space shortcut and the rate limit, and drops the threshold that adapts.
+//! The proposal keeps the free-space shortcut and the rate limit, and drops the threshold that
+//! adapts.
 
 use super::gate::promote_in_fault;
 use super::{Descriptor, Fault, Setting, System};
@@ -26,8 +27,8 @@ struct FaultCount {
     threshold: u64,
     /// Faults of each process so far.
     faults: Vec<u64>,
-    /// The same at the end of each slice in which there were more: (ms, faults), by process. A page's mark
-    /// is dated in ms, so this tells what the counter was then.
+    /// The same at the end of each slice in which there were more: (ms, faults), by process. A
+    /// page's mark is dated in ms, so this tells what the counter was then.
     history: Vec<Vec<(u64, u64)>>,
     /// The rate limit, over all nodes: when its window began, and the candidates since.
     window_ms: u64,

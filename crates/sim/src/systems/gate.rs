@@ -1,7 +1,8 @@
-//! The kernel's decision about a page of the lower tier: room, a threshold that adapts, a rate limit.
+//! The kernel's decision about a page of the lower tier: room, a threshold that adapts, a rate
+//! limit.
 //!
-//! From `should_numa_migrate_memory()` and its helpers in 7.2, the same in the kernel's pghot proposal
-//! but for the reference of the threshold.
+//! From `should_numa_migrate_memory()` and its helpers in 7.2, the same in the kernel's pghot
+//! proposal but for the reference of the threshold.
 
 use crate::machine::PAGES_PER_MIB;
 use crate::world::World;

@@ -1,5 +1,5 @@
-//! The stock kernel with `numa_balancing=2`: the faulting thread promotes a page that faults soon after
-//! it was marked.
+//! The stock kernel with `numa_balancing=2`: the faulting thread promotes a page that faults soon
+//! after it was marked.
 
 use super::gate::{Gate, promote_in_fault};
 use super::{Descriptor, Fault, System, no_settings};

@@ -1,9 +1,10 @@
-//! pghot as it was proposed to the kernel, with the flaws that ours does without: records that forget to
-//! age, a page that is refused loses its history, candidates go in the order of addresses.
+//! pghot as it was proposed to the kernel, with the flaws that ours does without: records that
+//! forget to age, a page that is refused loses its history, candidates go in the order of
+//! addresses.
 //!
-//! After versions 3 to 7 of the patches. Hint faults report the page and leave it. They can be switched off,
-//! and others on: `klruscand`, the page table scanner; `hwhints`, AMD's sampling hardware; and `fma`, the
-//! reads of page cache.
+//! After versions 3 to 7 of the patches. Hint faults report the page and leave it. They can be
+//! switched off, and others on: `klruscand`, the page table scanner; `hwhints`, AMD's sampling
+//! hardware; and `fma`, the reads of page cache.
 
 use super::gate::{Gate, has_room};
 use super::{Descriptor, Fault, Setting, System, Touch};
@@ -26,8 +27,8 @@ const BATCH_FOLIOS: usize = 512;
 const KLRUSCAND_MS: u64 = 2000;
 /// Operations of a CPU from one sample to the next, as the driver of version 7 sets it.
 ///
-/// That is also the number of memory accesses per sample of one, whatever a program does in between:
-/// with k operations per access, the sampled operation is the access in one of k times.
+/// That is also the number of memory accesses per sample of one, whatever a program does in
+/// between: with k operations per access, the sampled operation is the access in one of k times.
 const OPS_PER_SAMPLE: u64 = 10_000;
 /// Walking one page's record in a hot section, in ns.
 const WALK_NS: f64 = 1.0;
@@ -171,7 +172,8 @@ impl Proposal {
         let Layout {
             unit_ms, wrap_ms, ..
         } = self.layout;
-        // In default mode the bit stays until kmigrated takes it; in precision mode a new window clears it.
+        // In default mode the bit stays until kmigrated takes it; in precision mode a new window
+        // clears it.
         let stays = unit_ms > 1 && old.is_ready;
         let record = Record {
             freq,
@@ -194,7 +196,8 @@ impl Proposal {
             if ready.is_empty() {
                 continue;
             }
-            // The walk meets them by address. Reports since may have made one not ready again, or told twice.
+            // The walk meets them by address. Reports since may have made one not ready again, or
+            // told twice.
             ready.sort_unstable();
             spent_ns += f64::from(SECTION_PAGES) * WALK_NS;
             let mut batch = Vec::with_capacity(BATCH_FOLIOS);
@@ -212,7 +215,8 @@ impl Proposal {
         spent_ns
     }
 
-    /// Consumes a ready record, whatever becomes of the page, and returns the folio's pages if it may go.
+    /// Consumes a ready record, whatever becomes of the page, and returns the folio's pages if it
+    /// may go.
     fn take(&mut self, world: &mut World, head: Page) -> Option<u32> {
         let record = self.records[head as usize];
         if !record.is_ready {

@@ -1,8 +1,8 @@
 //! Marked folios by the time of their next access.
 //!
-//! There may be one for each page of the machine, and a heap of that size misses the cache at every step.
-//! So only those that are due soon are in a heap; the others wait unsorted, by the piece of time that they
-//! belong to.
+//! There may be one for each page of the machine, and a heap of that size misses the cache at every
+//! step. So only those that are due soon are in a heap; the others wait unsorted, by the piece of
+//! time that they belong to.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,7 +12,8 @@ use crate::memory::Page;
 /// Length of a piece of time.
 const PIECE_NS: u64 = 20_000_000;
 
-/// The folios that wait. They come out in the order of their times, and of their numbers at the same time.
+/// The folios that wait. They come out in the order of their times, and of their numbers at the
+/// same time.
 #[derive(Debug, Default)]
 pub struct Due {
     /// In the pieces before `first`.

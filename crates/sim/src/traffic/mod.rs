@@ -25,8 +25,8 @@ fn access_ns(world: &World, task: &Task, crowd: &[f64]) -> [f64; NODES_MAX] {
     access_ns
 }
 
-/// Of how many accesses of a thread the system is told of one; none if of none. The kernel's own copying is
-/// not sampled.
+/// Of how many accesses of a thread the system is told of one; none if of none. The kernel's own
+/// copying is not sampled.
 fn told_of(system: &dyn System, task: &Task) -> Option<u64> {
     match task.region.backing.is_mapped() {
         true => system.miss_period(),

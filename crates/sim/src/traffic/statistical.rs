@@ -1,12 +1,13 @@
-//! Whole parts at once: in a slice of time a process makes as many accesses as its threads have time for,
-//! at the mean cost of where its pages are now; single accesses matter only where an entry is marked.
+//! Whole parts at once: in a slice of time a process makes as many accesses as its threads have
+//! time for, at the mean cost of where its pages are now; single accesses matter only where an
+//! entry is marked.
 //!
-//! When an entry is marked, the time of its next access is drawn from the exponential distribution of
-//! its part's rate. Rates change when pages move and phases end; since the distribution has no memory,
-//! what has not come by the end of an epoch can be drawn anew.
+//! When an entry is marked, the time of its next access is drawn from the exponential distribution
+//! of its part's rate. Rates change when pages move and phases end; since the distribution has no
+//! memory, what has not come by the end of an epoch can be drawn anew.
 //!
-//! A system that samples accesses, or sees the reads of page cache, is told of as many as it wants, each of
-//! a page that is drawn then.
+//! A system that samples accesses, or sees the reads of page cache, is told of as many as it wants,
+//! each of a page that is drawn then.
 
 use std::ops::Range;
 
@@ -101,7 +102,8 @@ impl Flow {
         let rate = self.rates[part] * f64::from(task.region.folio_pages);
         if rate > 0.0 {
             let uniform = uniform(&mut self.random);
-            // -ln(u) >= 1 - u: most cold pages are not accessed in this epoch, and need no logarithm.
+            // -ln(u) >= 1 - u: most cold pages are not accessed in this epoch, and need no
+            // logarithm.
             let epoch_ns = self.epoch_end_ns as f64 - now_ns as f64;
             if 1.0 - uniform > rate * epoch_ns {
                 return;
@@ -147,8 +149,9 @@ impl Flow {
         }
     }
 
-    /// Faults of the next `slice_ns`, for which the threads have `time_ns`; returns what they cost. Those
-    /// that they have no time for come later: while they wait for a fault they make no other.
+    /// Faults of the next `slice_ns`, for which the threads have `time_ns`; returns what they cost.
+    /// Those that they have no time for come later: while they wait for a fault they make no
+    /// other.
     fn fault(
         &mut self,
         world: &mut World,

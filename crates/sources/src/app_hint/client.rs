@@ -1,6 +1,6 @@
-//! One connection: takes one message at a time, or as much out of its ring, and works it off in bounded
-//! steps. While it does, the next ones wait in socket and ring, and when those are full, the sender is
-//! told.
+//! One connection: takes one message at a time, or as much out of its ring, and works it off in
+//! bounded steps. While it does, the next ones wait in socket and ring, and when those are full,
+//! the sender is told.
 
 use std::fs::File;
 use std::io;
@@ -78,8 +78,8 @@ impl Client {
         self.job.is_some() || self.ring.as_ref().is_some_and(|ring| !ring.is_empty())
     }
 
-    /// Takes the next message if none is in work: from the socket, else out of the ring. Says whether
-    /// there was one.
+    /// Takes the next message if none is in work: from the socket, else out of the ring. Says
+    /// whether there was one.
     pub fn receive(
         &mut self,
         root: &SysRoot,

@@ -144,8 +144,8 @@ pub fn poll(fds: &mut [libc::pollfd], timeout_ms: i32) -> io::Result<()> {
 #[repr(C, align(8))]
 struct Control([u8; CONTROL_BYTES]);
 
-/// One descriptor and no byte more: into the padding that `CMSG_SPACE` has a second one would fit, and
-/// stay open for ever. What does not fit the kernel closes.
+/// One descriptor and no byte more: into the padding that `CMSG_SPACE` has a second one would fit,
+/// and stay open for ever. What does not fit the kernel closes.
 // SAFETY: it only computes.
 const CONTROL_BYTES: usize = unsafe { libc::CMSG_LEN(size_of::<RawFd>() as u32) } as usize;
 

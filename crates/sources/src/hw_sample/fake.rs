@@ -1,5 +1,5 @@
-//! The source on a modelled machine: every so many misses of a CPU one is sampled into its ring, which
-//! is emptied by the clock, and the period follows what that costs.
+//! The source on a modelled machine: every so many misses of a CPU one is sampled into its ring,
+//! which is emptied by the clock, and the period follows what that costs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,8 @@ const LIMITS: Limits = Limits {
     max: 1 << 30,
     step: 1,
 };
-/// Assumed, not measured: CPU time of the thread for a sample, and the samples that fit into a ring.
+/// Assumed, not measured: CPU time of the thread for a sample, and the samples that fit into a
+/// ring.
 const SAMPLE_COST: Duration = Duration::from_nanos(200);
 const RING_SAMPLES: u64 = 2048;
 
@@ -79,7 +80,8 @@ impl Fake for Sampler {
         }
         cpu.in_ring += 1;
         self.taken += 1;
-        // Told when the ring is emptied in truth, at most 50 ms later: below the records' resolution.
+        // Told when the ring is emptied in truth, at most 50 ms later: below the records'
+        // resolution.
         self.reporter
             .report_folio(access.head, access.nid, access.pages, now);
     }

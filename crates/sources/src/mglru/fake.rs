@@ -1,5 +1,5 @@
-//! The source on a modelled machine: agings by [`Schedule`], each of which reads and clears the bits of
-//! a lruvec.
+//! The source on a modelled machine: agings by [`Schedule`], each of which reads and clears the
+//! bits of a lruvec.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

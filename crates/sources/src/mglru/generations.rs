@@ -1,5 +1,5 @@
-//! The way without a function to see: young pages are told by the generation in their page flags, read
-//! right before an aging and right after it.
+//! The way without a function to see: young pages are told by the generation in their page flags,
+//! read right before an aging and right after it.
 
 use std::collections::BTreeMap;
 
@@ -78,8 +78,8 @@ impl Generations {
         })
     }
 
-    /// Reads the flags of the node's pages before or after the aging of `max_seq`. Pages of sections
-    /// that could not be read are not found young.
+    /// Reads the flags of the node's pages before or after the aging of `max_seq`. Pages of
+    /// sections that could not be read are not found young.
     pub fn read(&self, nid: Nid, max_seq: u64, moment: Moment) {
         for section in self.sections.get(&nid).into_iter().flatten() {
             let mut reading = section.reading(self.shift, youngest(max_seq), moment);

@@ -26,17 +26,17 @@ struct {
 
 /* The aging under way: what the thread says about it, and what it finds. See aging.rs. */
 struct aging {
-	__u64 thread;		/* id of the thread whose agings are reported; 0: nobody's */
-	__u64 nid;		/* the accessing node, as far as it is known */
-	__u64 now_ms;		/* when it began: the time of all its reports */
-	__u64 previous_ms;	/* when the one before began */
-	__u64 leave_hinted;	/* hint faults report what one process alone maps */
-	__u64 recorded_pages;	/* found so far, in base pages */
+	__u64 thread;         /* id of the thread whose agings are reported; 0: nobody's */
+	__u64 nid;            /* the accessing node, as far as it is known */
+	__u64 now_ms;         /* when it began: the time of all its reports */
+	__u64 previous_ms;    /* when the one before began */
+	__u64 leave_hinted;   /* hint faults report what one process alone maps */
+	__u64 recorded_pages; /* found so far, in base pages */
 	__u64 ready_folios;
-	__u64 new_pages;	/* young, but perhaps only since they were allocated */
-	__u64 recent_pages;	/* reported by the aging before, or by this one already */
-	__u64 vmemmap;		/* 0 until it was looked up */
-	__u64 folio;		/* see folio_pfn() */
+	__u64 new_pages;    /* young, but perhaps only since they were allocated */
+	__u64 recent_pages; /* reported by the aging before, or by this one already */
+	__u64 vmemmap;      /* 0 until it was looked up */
+	__u64 folio;        /* see folio_pfn() */
 };
 
 /*
@@ -90,8 +90,8 @@ static __always_inline bool is_hinted(struct folio *folio, __u32 order)
  * burst of accesses, before and after the first aging: a huge page that is read from end to end
  * takes its time. A mapping more, or an entry more of the same large folio, is no access more.
  */
-static __always_inline void report_young(struct aging *a, struct folio *folio,
-					 unsigned long flags, bool is_new)
+static __always_inline void report_young(struct aging *a, struct folio *folio, unsigned long flags,
+					 bool is_new)
 {
 	__u32 zero = 0;
 	struct source_counters *s = bpf_map_lookup_elem(&stats, &zero);
@@ -139,15 +139,15 @@ int BPF_PROG(mglru_update_gen, struct folio *folio, int gen, int old_gen)
 }
 
 /*
- * Kernels that inline folio_update_gen() into walk_update_folio() (in BTF of 7.2). These mark a page with
- * PG_referenced when it is faulted in, and with PG_workingset when they find it young and move it to the
- * youngest generation. With the first mark and without the second, it was never found young before, and
- * its accessed bit may be that of its birth.
+ * Kernels that inline folio_update_gen() into walk_update_folio() (in BTF of 7.2). These mark a
+ * page with PG_referenced when it is faulted in, and with PG_workingset when they find it young and
+ * move it to the youngest generation. With the first mark and without the second, it was never
+ * found young before, and its accessed bit may be that of its birth.
  *
- * A page with neither is no new one. If its bit is cleared by others before MGLRU comes by (DAMON does
- * so), it ages; and each aging of ours takes PG_referenced off the oldest generation, because it pushes
- * that one out of the way. Found young then, such a page only gets PG_referenced, and loses it in the same
- * aging: for it, every time is the first.
+ * A page with neither is no new one. If its bit is cleared by others before MGLRU comes by (DAMON
+ * does so), it ages; and each aging of ours takes PG_referenced off the oldest generation, because
+ * it pushes that one out of the way. Found young then, such a page only gets PG_referenced, and
+ * loses it in the same aging: for it, every time is the first.
  */
 SEC("?fentry/walk_update_folio")
 int BPF_PROG(mglru_walk_update, struct lru_gen_mm_walk *walk, struct folio *folio)
@@ -166,10 +166,11 @@ int BPF_PROG(mglru_walk_update, struct lru_gen_mm_walk *walk, struct folio *foli
 }
 
 /*
- * Kernels that inline both. A young page moves to the generation that was the youngest when the aging
- * began, and its generation is in its page flags. On 6.12 births go there too, so a page must have been
- * in an older one right before. What changed meanwhile is what the aging found, whichever memcg it is of:
- * other lruvecs' pages move only when they are accessed, or when reclaim finds that they were.
+ * Kernels that inline both. A young page moves to the generation that was the youngest when the
+ * aging began, and its generation is in its page flags. On 6.12 births go there too, so a page must
+ * have been in an older one right before. What changed meanwhile is what the aging found, whichever
+ * memcg it is of: other lruvecs' pages move only when they are accessed, or when reclaim finds that
+ * they were.
  *
  * `syscall` programs (since 5.14), which the source's thread runs right before the aging and right
  * after it. bpf_rdonly_cast (since 6.2) makes a typed pointer of an address.
@@ -179,22 +180,22 @@ extern void *bpf_rdonly_cast(const void *object, __u32 type) __ksym __weak;
 /* One bit for each page that has a record: in an older generation before the aging. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);		/* set before load: one for each section */
+	__uint(max_entries, 1); /* set before load: one for each section */
 	__type(key, __u32);
 	__uint(value_size, HOTNESS_SECTION_PAGES / 8);
 } older_pages SEC(".maps");
 
 /* See generations.rs. */
 struct reading {
-	__u64 first_pfn;	/* of a section */
-	__u64 vmemmap;		/* found by the program */
+	__u64 first_pfn; /* of a section */
+	__u64 vmemmap;   /* found by the program */
 	__u32 section;
-	__u32 gen_shift;	/* where the flags keep the generation */
-	__u32 youngest;		/* how they name the one that young pages move to */
-	__u32 is_after;		/* read to report; 0: to remember */
+	__u32 gen_shift; /* where the flags keep the generation */
+	__u32 youngest;  /* how they name the one that young pages move to */
+	__u32 is_after;  /* read to report; 0: to remember */
 };
 
-#define LRU_GEN_MASK	7	/* four generations, one more than its number, or 0 on no list */
+#define LRU_GEN_MASK 7 /* four generations, one more than its number, or 0 on no list */
 
 static __always_inline struct folio *folio_at(__u64 vmemmap, __u64 pfn)
 {
@@ -247,7 +248,7 @@ int mglru_read_section(struct reading *request)
 }
 
 /* Page frames in, their flags out: for finding out where the flags keep the generation. */
-#define OWN_PAGES_MAX	512
+#define OWN_PAGES_MAX 512
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -1,7 +1,7 @@
 //! Finds out where page flags keep the generation.
 //!
-//! That depends on how the kernel was built and stands nowhere. So pages of the source's own are aged
-//! through all generations, and exactly one place in their flags follows.
+//! That depends on how the kernel was built and stands nowhere. So pages of the source's own are
+//! aged through all generations, and exactly one place in their flags follows.
 
 use libbpf_rs::OpenObject;
 use memmap2::{Advice, MmapMut};
@@ -39,7 +39,8 @@ pub fn youngest(max_seq: u64) -> u32 {
     (max_seq % GENERATIONS + 1) as u32
 }
 
-/// The bit of page flags at which the generation begins, found with memory of the lower-tier node `nid`.
+/// The bit of page flags at which the generation begins, found with memory of the lower-tier node
+/// `nid`.
 pub fn find(root: &SysRoot, reporter: &mut Reporter, nid: Nid) -> Result<u32, Error> {
     let mut own = OwnPages::new(root, reporter, nid)?;
     find_shift(|| own.age())
@@ -116,7 +117,8 @@ impl OwnPages {
 
     fn access(&mut self) -> std::io::Result<()> {
         if let Some(memory) = self.memory.take() {
-            // Protecting it flushes its entries from the TLB: without, the CPU sets no accessed bits.
+            // Protecting it flushes its entries from the TLB: without, the CPU sets no accessed
+            // bits.
             let mut memory = memory.make_read_only()?.make_mut()?;
             for page in memory.chunks_exact_mut(PAGE_BYTES) {
                 page[0] = page[0].wrapping_add(1);
@@ -157,8 +159,8 @@ fn bind(memory: &MmapMut, nid: Nid) -> std::io::Result<()> {
     // The kernel looks at one bit less than it is told.
     let bits = mask.len() * 64 + 1;
     let (start, mask) = (memory.as_ptr(), mask.as_ptr());
-    // SAFETY: the range is a mapping of ours, whose content stays; the mask is readable for `bits - 1`
-    // bits.
+    // SAFETY: the range is a mapping of ours, whose content stays; the mask is readable for `bits -
+    // 1` bits.
     let result = unsafe {
         libc::syscall(
             libc::SYS_mbind,
@@ -176,8 +178,8 @@ fn bind(memory: &MmapMut, nid: Nid) -> std::io::Result<()> {
     }
 }
 
-/// The one place in page flags that follows the pages through all generations. Nine pages in ten must
-/// agree: some wait in the kernel's lists of new pages for a while.
+/// The one place in page flags that follows the pages through all generations. Nine pages in ten
+/// must agree: some wait in the kernel's lists of new pages for a while.
 fn find_shift(mut age: impl FnMut() -> Result<Option<Aged>, Error>) -> Result<u32, Error> {
     let mut places: Vec<u32> = (0..=u64::BITS - 3).collect();
     let mut agings = 0;
@@ -196,8 +198,8 @@ fn find_shift(mut age: impl FnMut() -> Result<Option<Aged>, Error>) -> Result<u3
     match places[..] {
         [place] if agings == GENERATIONS => Ok(place),
         _ => Err(Error::Setup(format!(
-            "cannot find the generations in page flags: {} places follow {agings} agings, where one \
-             should follow {GENERATIONS}",
+            "cannot find the generations in page flags: {} places follow {agings} agings, where \
+             one should follow {GENERATIONS}",
             places.len()
         ))),
     }

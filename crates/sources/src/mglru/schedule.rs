@@ -1,13 +1,14 @@
 //! When which lruvec is aged: as often as its finds deserve, and within a budget of CPU time. Pure:
 //! no clock, no kernel.
 //!
-//! A page is reported by every second pass at most (mglru.bpf.c), and needs `freq_threshold` reports,
-//! none further apart than the window, before it is ready. So two passes must fit into the window, and
-//! a third: pages whose entries stay in the TLB are seen again when the first promotions of their
-//! process have flushed it, which is a pass later, and their first report must still count then.
-//! And the first pass after a pause tells nothing, since nobody knows when the accessed bits that it
-//! finds were set. So a lruvec is never aged now and then: it is aged in *bursts*, one pass that only
-//! clears and then at least as many as the threshold takes, and rests in between.
+//! A page is reported by every second pass at most (mglru.bpf.c), and needs `freq_threshold`
+//! reports, none further apart than the window, before it is ready. So two passes must fit into the
+//! window, and a third: pages whose entries stay in the TLB are seen again when the first
+//! promotions of their process have flushed it, which is a pass later, and their first report must
+//! still count then. And the first pass after a pause tells nothing, since nobody knows when the
+//! accessed bits that it finds were set. So a lruvec is never aged now and then: it is aged in
+//! *bursts*, one pass that only clears and then at least as many as the threshold takes, and rests
+//! in between.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,8 +18,8 @@ use pghot_hotness::Rule;
 use super::lru_gen::Listed;
 use crate::budget::Budget;
 
-/// From one pass over a lruvec to the next, work time included, if the window allows it: that of the
-/// kernel proposal.
+/// From one pass over a lruvec to the next, work time included, if the window allows it: that of
+/// the kernel proposal.
 const PERIOD: Duration = Duration::from_millis(2000);
 
 /// The shortest period: the resolution of the records' times.

@@ -9,7 +9,7 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
-enum pageflags___dropbehind { PG_dropbehind = 1 };	/* since 6.14 */
+enum pageflags___dropbehind { PG_dropbehind = 1 }; /* since 6.14 */
 
 struct source_stats {
 	struct source_counters common;
@@ -58,7 +58,7 @@ int BPF_PROG(page_cache, struct folio *folio)
 	/* The pointer as a number, since 5.17: the verifier forbids arithmetic on the argument. */
 	bpf_get_func_arg(ctx, 0, &address);
 
-	/* The cheapest check first: most reads are of the top tier, and it touches no kernel memory. */
+	/* The cheapest check first: most reads are of the top tier; it reads no kernel memory. */
 	__u64 pfn = (address - base) / bpf_core_type_size(struct page);
 
 	if (record_index(pfn) < 0) {

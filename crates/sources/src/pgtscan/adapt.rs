@@ -1,5 +1,5 @@
-//! How often a process is scanned and how much of it at a time, decided by what the scans find. Pure:
-//! times come in as arguments.
+//! How often a process is scanned and how much of it at a time, decided by what the scans find.
+//! Pure: times come in as arguments.
 //!
 //! The rules are those of the kernel proposal's kscand, with four differences, each of which says
 //! why below.
@@ -61,9 +61,10 @@ impl Window {
         self.freq_threshold + 1
     }
 
-    /// Whether a piece of a process is scanned once more after so many scans, of which the last made so
-    /// many pages ready. What is left of a hot set is worth a second series; but in a large piece some cold
-    /// pages become ready by chance in every scan, and who waits for that to end never sees the others.
+    /// Whether a piece of a process is scanned once more after so many scans, of which the last
+    /// made so many pages ready. What is left of a hot set is worth a second series; but in a
+    /// large piece some cold pages become ready by chance in every scan, and who waits for that
+    /// to end never sees the others.
     pub fn stays(self, scans: u32, ready_pages: u64) -> bool {
         let most = match ready_pages {
             0 => self.scans(),

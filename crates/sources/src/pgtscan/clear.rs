@@ -16,15 +16,15 @@ use super::walk::{YoungFolio, YoungPage};
 /// Bytes of a base page.
 pub(super) const PAGE_BYTES: u64 = 4096;
 
-/// If not even the daemon's own accessed bits can be cleared, an entry is assumed to take as long as
-/// on a slow machine.
+/// If not even the daemon's own accessed bits can be cleared, an entry is assumed to take as long
+/// as on a slow machine.
 const START_NS_PER_ENTRY: u64 = 100;
 
 /// MADV_COLD holds the mmap lock for reading only. One call at a time takes so much.
 const COLD_BYTES: u64 = 32 << 20;
 
-/// x86 flushes single pages up to this many (`tlb_single_page_flush_ceiling`), and the whole address
-/// space beyond.
+/// x86 flushes single pages up to this many (`tlb_single_page_flush_ceiling`), and the whole
+/// address space beyond.
 const SINGLE_FLUSH_PAGES: u64 = 33;
 /// MADV_COLD ages what it covers; for the sake of a flush it may be so much.
 const FLUSH_SPAN_MAX_PAGES: u64 = 4096;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// The page-table walk: which pages of a piece of a process's memory lie in the lower tier, and which
-// of them have their accessed bit set. Reads only; clearing the bits is user space's business.
+// The page-table walk: which pages of a piece of a process's memory lie in the lower tier, and
+// which of them have their accessed bit set. Reads only; clearing the bits is user space's
+// business.
 //
 // A `syscall` program (since 5.14), because it runs when user space asks, and may loop. It walks
 // inside bpf_find_vma() (since 5.17), which holds the mmap lock for reading, taken by trylock: no
-// page table is freed under the walk, and a process that is busy changing its mappings is left alone.
+// page table is freed under the walk, and a process that is busy changing its mappings is left
+// alone.
 
 #include "layout.bpf.h"
 
@@ -63,46 +65,46 @@ struct folio___mapcount {
 extern struct task_struct *bpf_task_from_pid(__s32 pid) __ksym;
 extern void bpf_task_release(struct task_struct *task) __ksym;
 
-#define PAGE_SHIFT	12
-#define PMD_SHIFT	21
-#define PUD_SHIFT	30
-#define P4D_SHIFT	39
-#define PTRS_PER_TABLE	512
+#define PAGE_SHIFT     12
+#define PMD_SHIFT      21
+#define PUD_SHIFT      30
+#define P4D_SHIFT      39
+#define PTRS_PER_TABLE 512
 
-#define PTE_PRESENT	0x1ull
-#define PTE_ACCESSED	0x20ull
-#define PTE_HUGE	0x80ull
-#define PTE_PFN_MASK	0x000ffffffffff000ull
-#define PMD_PFN_MASK	0x000fffffffe00000ull
+#define PTE_PRESENT  0x1ull
+#define PTE_ACCESSED 0x20ull
+#define PTE_HUGE     0x80ull
+#define PTE_PFN_MASK 0x000ffffffffff000ull
+#define PMD_PFN_MASK 0x000fffffffe00000ull
 
-#define VM_WRITE	0x00000002ul
-#define VM_SHARED	0x00000008ul
-#define VM_PFNMAP	0x00000400ul
-#define VM_IO		0x00004000ul
-#define VM_HUGETLB	0x00400000ul
+#define VM_WRITE   0x00000002ul
+#define VM_SHARED  0x00000008ul
+#define VM_PFNMAP  0x00000400ul
+#define VM_IO      0x00004000ul
+#define VM_HUGETLB 0x00400000ul
 
-#define MPOL_F_MOF	0x8
+#define MPOL_F_MOF 0x8
 
-#define EBUSY		16
+#define EBUSY 16
 
 /* What a walk leaves out of the young pages. */
-#define LEAVE_SHARED	0x1	/* what more than one process maps */
-#define LEAVE_HINTED	0x2	/* what hint faults see */
+#define LEAVE_SHARED 0x1 /* what more than one process maps */
+#define LEAVE_HINTED 0x2 /* what hint faults see */
 
-#define RANGES_MAX	64	/* PFN ranges of the lower tier, as in records.bpf.h */
+#define RANGES_MAX 64 /* PFN ranges of the lower tier, as in records.bpf.h */
 /*
  * Bounds of one call, and so of one hold of the mmap lock: 128 lowest tables are 64 Ki entries, 0.3
  * to 0.7 ms. Steps through what is not mapped are cheaper, and more are allowed.
  */
-#define TABLES_MAX	128
-#define STEPS_MAX	4096
-#define YOUNG_MAX	(TABLES_MAX * PTRS_PER_TABLE)
+#define TABLES_MAX 128
+#define STEPS_MAX  4096
+#define YOUNG_MAX  (TABLES_MAX * PTRS_PER_TABLE)
 
-/* A young base page. Begins as an access of the record table does, so that it is reported as it is. */
+/* A young base page. Begins as an access of the record table does, to be reported as it is. */
 struct young_page {
 	__u64 pfn;
 	__u32 nid;
-	__u32 page;		/* where it is mapped: pages from the start of the call's range */
+	__u32 page; /* where it is mapped: pages from the start of the call's range */
 };
 
 /* A young large folio, by its head. */
@@ -120,33 +122,33 @@ struct table {
 
 struct pfn_range {
 	__u64 start;
-	__u64 end;		/* exclusive */
+	__u64 end; /* exclusive */
 };
 
 /* What user space asks for, and what it gets. */
 struct walk {
 	/* In. */
 	__u64 start;
-	__u64 end;		/* exclusive; cut to the VMA */
+	__u64 end; /* exclusive; cut to the VMA */
 	__u32 pid;
-	__u32 nid;		/* the node to report the accesses for */
-	__u32 leave;		/* LEAVE_ flags */
+	__u32 nid;   /* the node to report the accesses for */
+	__u32 leave; /* LEAVE_ flags */
 	__u32 nr_ranges;
-	struct pfn_range ranges[RANGES_MAX];	/* ascending */
+	struct pfn_range ranges[RANGES_MAX]; /* ascending */
 	/* Out. */
-	__u64 next;		/* where to go on */
-	__u64 entries;		/* present ones, of both kinds */
+	__u64 next;    /* where to go on */
+	__u64 entries; /* present ones, of both kinds */
 	__u64 lower_pages;
-	__u32 nr_young;		/* in `young`, at first of all kinds, then of base pages */
+	__u32 nr_young; /* in `young`, at first of all kinds, then of base pages */
 	__u32 nr_folios;
 	__u32 nr_tables;
-	__u32 nr_shared;	/* young, but left out */
+	__u32 nr_shared; /* young, but left out */
 	/* The program's own. */
 	__u64 page_offset;
 	__u64 vmemmap;
 	__u64 last_head;
 	__u32 pgdir_shift;
-	__u32 is_hinted;	/* hint faults see the VMA's pages, unless they are shared */
+	__u32 is_hinted; /* hint faults see the VMA's pages, unless they are shared */
 };
 
 /*
@@ -283,7 +285,7 @@ static __always_inline void read_table(struct walk *w, __u64 table, __u64 addres
 		young_page->page = page + i;
 		present += wanted;
 		lower += is_low;
-		index += is_low & entry >> 5;	/* PTE_ACCESSED */
+		index += is_low & entry >> 5; /* PTE_ACCESSED */
 	}
 	w->nr_young = index;
 	w->entries += present;
@@ -381,8 +383,9 @@ static long walk_step(__u32 i, void *ctx)
 }
 
 /*
- * Whether the kernel's NUMA scanner marks the pages of a VMA (task_numa_work): not those that belong
- * to several processes, nor programs and libraries, nor what has a memory policy, unless that says so.
+ * Whether the kernel's NUMA scanner marks the pages of a VMA (task_numa_work): not those that
+ * belong to several processes, nor programs and libraries, nor what has a memory policy, unless
+ * that says so.
  */
 static __always_inline bool is_hinted(struct task_struct *task, struct vm_area_struct *vma)
 {
@@ -394,8 +397,8 @@ static __always_inline bool is_hinted(struct task_struct *task, struct vm_area_s
 }
 
 /*
- * Whether a fork may have left pages of a private VMA in several processes. The process that was forked
- * from has children (the root counts itself as one), a forked one has a parent.
+ * Whether a fork may have left pages of a private VMA in several processes. The process that was
+ * forked from has children (the root counts itself as one), a forked one has a parent.
  */
 static __always_inline bool is_forked(struct vm_area_struct *vma)
 {

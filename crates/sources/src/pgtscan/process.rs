@@ -1,4 +1,5 @@
-//! What the scanner knows of one process, and which process is due first. Pure: no clock, no kernel.
+//! What the scanner knows of one process, and which process is due first. Pure: no clock, no
+//! kernel.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -10,7 +11,8 @@ use super::clear::Method;
 /// Looks at a process without pages in the lower tier; doubled each time.
 pub(super) const LOOK_MIN: Duration = Duration::from_millis(2000);
 pub(super) const LOOK_MAX: Duration = Duration::from_millis(32_000);
-/// A series that began is finished, so what may be under way at once is bounded: about 0.3 s of work.
+/// A series that began is finished, so what may be under way at once is bounded: about 0.3 s of
+/// work.
 const UNDER_WAY_MAX_ENTRIES: u64 = 1 << 20;
 /// When to look again whether there is room for one more.
 const UNDER_WAY_PAUSE: Duration = Duration::from_millis(100);

@@ -1,5 +1,5 @@
-//! Records an access profile: what this source's walk sees, of all memory instead of the lower tier, in
-//! intervals of equal length, and reported to nobody.
+//! Records an access profile: what this source's walk sees, of all memory instead of the lower
+//! tier, in intervals of equal length, and reported to nobody.
 //!
 //! It needs no lower tier, so it also runs on the machine that is to get one.
 
@@ -250,8 +250,9 @@ impl Recorder<'_> {
             .is_short(watched.entries, self.order.stall_max);
         if is_short && !watched.is_mostly_huge {
             watched.method = Method::ClearRefs;
-            // Entries that stay in the TLB are never marked again: the hottest pages would look untouched. So
-            // it is flushed while there are still young pages to flush with.
+            // Entries that stay in the TLB are never marked again: the hottest pages would look
+            // untouched. So it is flushed while there are still young pages to flush
+            // with.
             if let (Some(range), Ok(fd)) = (watched.flushing.take(), PidFd::open(pid)) {
                 let _ = fd.cold(&range);
             }
@@ -260,8 +261,8 @@ impl Recorder<'_> {
             let took = thread_cpu() - before;
             self.clear_cost.learn(watched.entries, took);
         } else {
-            // It clears and flushes at once. A program comes back to a few huge pages sooner than two calls
-            // follow each other, and they would all sit in the TLB again.
+            // It clears and flushes at once. A program comes back to a few huge pages sooner than
+            // two calls follow each other, and they would all sit in the TLB again.
             watched.method = Method::Cold;
             self.clear_cost.forget();
             let fd = PidFd::open(pid).ok()?;
@@ -274,8 +275,8 @@ impl Recorder<'_> {
         Some(())
     }
 
-    /// Flushes the TLB again, of what came into it between the first flush and the clearing. False if
-    /// nothing is there to flush with yet.
+    /// Flushes the TLB again, of what came into it between the first flush and the clearing. False
+    /// if nothing is there to flush with yet.
     fn flush(&mut self, pid: i32) -> bool {
         let method = self.watched.get(&pid).map(|watched| watched.method);
         if method != Some(Method::ClearRefs) {
@@ -393,7 +394,8 @@ impl Watched {
     /// Takes over what one call met.
     fn note(&mut self, walker: &Walker, start: u64, seen: &mut Seen) {
         seen.entries += walker.entries();
-        // Where most is in use: what others map too, as libraries, is not cleared and flushes nothing.
+        // Where most is in use: what others map too, as libraries, is not cleared and flushes
+        // nothing.
         let of_folios = walker.folios().iter().map(|folio| u64::from(folio.pages));
         let huge_pages = of_folios
             .clone()

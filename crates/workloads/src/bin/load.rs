@@ -21,8 +21,8 @@ use serde::Serialize;
 
 /// Run a benchmark of memory tiering: a fixed number of accesses in a known pattern.
 ///
-/// Prints JSON lines: `ready` with what is hot in each phase, and `done` with the times. All page counts
-/// are in base pages.
+/// Prints JSON lines: `ready` with what is hot in each phase, and `done` with the times. All page
+/// counts are in base pages.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "load", version, after_help = benchmarks())]
 struct Args {

@@ -1,5 +1,5 @@
-//! Patches 1-43: the period depends on whether a thread is where its memory is, and no more on how many
-//! faults it had.
+//! Patches 1-43: the period depends on whether a thread is where its memory is, and no more on how
+//! many faults it had.
 
 use super::{Descriptor, Policy, cpuone};
 use crate::sockets::follow::Follow;

@@ -1,5 +1,5 @@
-//! Patches 1-42: threads have a home node, and those that are not where their memory is change homes
-//! with others.
+//! Patches 1-42: threads have a home node, and those that are not where their memory is change
+//! homes with others.
 
 use super::{Descriptor, Policy, lessflush};
 use crate::sockets::follow::Follow;

@@ -1,8 +1,8 @@
-//! The kernels that were compared, one file each; [`POLICIES`] lists them. Each is the one before and
-//! something more.
+//! The kernels that were compared, one file each; [`POLICIES`] lists them. Each is the one before
+//! and something more.
 //!
-//! The two competitors, schednuma and autonuma, are not modelled: what exactly was measured of them is
-//! not known well enough.
+//! The two competitors, schednuma and autonuma, are not modelled: what exactly was measured of them
+//! is not known well enough.
 
 mod adaptscan;
 mod cpuone;

@@ -1,5 +1,5 @@
-//! Patches 1-32: faults one level up are handled, marking and migration have limits, scans become rarer
-//! with every fault, and a page moves only if the same node accessed it twice in a row.
+//! Patches 1-32: faults one level up are handled, marking and migration have limits, scans become
+//! rarer with every fault, and a page moves only if the same node accessed it twice in a row.
 
 use super::{Descriptor, Policy, Whole, moron};
 use crate::sockets::memory::Filter;

@@ -2,20 +2,17 @@
 /*
  * How long ago the kernel's scan marked a page that faults now.
  *
- * With the tiering bit of numa_balancing set, the scan leaves its time in the flags of each page of the
- * lower tier, in the place of the CPU and PID that accessed it last (folio_xchg_access_time, since 6.1).
- * It is what the kernel itself calls the page's latency, as long as it promotes.
+ * With the tiering bit of numa_balancing set, the scan leaves its time in the flags of each page of
+ * the lower tier, in the place of the CPU and PID that accessed it last (folio_xchg_access_time,
+ * since 6.1). It is what the kernel itself calls the page's latency, as long as it promotes.
  */
 #ifndef PGHOT_SINCE_MARK_BPF_H
 #define PGHOT_SINCE_MARK_BPF_H
 
 #include "folio.bpf.h"
 
-#define UNKNOWN_MS	0xffffffffu
-#define NSEC_PER_SEC	1000000000ull
-#define MSEC_PER_SEC	1000
-/* For so long jiffies are counted to learn how long one is. */
-#define LEARN_NS	(2 * NSEC_PER_SEC)
+#define UNKNOWN_MS   0xffffffffu
+#define MSEC_PER_SEC 1000
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
@@ -49,46 +46,18 @@ static __always_inline __u32 bits_for(__u64 things)
 }
 
 /*
- * Jiffies per second, which no kernel tells: counted since the first fault, 0 until LEARN_NS have gone
- * by. CPUs that race here learn the same.
+ * Jiffies per second, written by the daemon before a program is attached: no kernel tells a
+ * program, and what is counted from the first fault on is known too late for the faults that matter
+ * most. 0: unknown.
  */
-SEC(".data.clock") static volatile struct {
-	__u64 first_jiffies;
-	__u64 first_ns;
-	__u64 hz;
-} clock;
-
-static __always_inline __u64 learn_hz(__u64 jiffies, __u64 now_ns)
-{
-	__u64 first = clock.first_jiffies;
-	__u64 since_ns = now_ns - clock.first_ns;
-
-	if (!first) {
-		clock.first_ns = now_ns;
-		clock.first_jiffies = jiffies;
-		return 0;
-	}
-	if (now_ns < clock.first_ns || since_ns < LEARN_NS)
-		return 0;
-
-	__u64 rate = (jiffies - first) * NSEC_PER_SEC / since_ns;
-
-	/* The nearest of the kernel's choices. */
-	clock.hz = rate < 175 ? 100 : rate < 275 ? 250 : rate < 650 ? 300 : 1000;
-	return clock.hz;
-}
+SEC(".data.hz") volatile __u32 kernel_hz;
 
 /* In ms; UNKNOWN_MS if it cannot be told. */
-static __always_inline __u32 since_mark_ms(struct folio *folio, __u64 now_ns)
+static __always_inline __u32 since_mark_ms(struct folio *folio)
 {
-	__u64 jiffies = bpf_jiffies64();
-	__u64 hz = clock.hz;
+	__u64 hz = kernel_hz;
 
-	if (bpf_core_field_exists(struct page___cpupid, _last_cpupid))
-		return UNKNOWN_MS;
-	if (!hz)
-		hz = learn_hz(jiffies, now_ns);
-	if (!hz)
+	if (!hz || bpf_core_field_exists(struct page___cpupid, _last_cpupid))
 		return UNKNOWN_MS;
 
 	/* From the top: node, zone, last CPU and PID; 8 bits of the PID (LAST__PID_SHIFT). */
@@ -98,7 +67,7 @@ static __always_inline __u32 since_mark_ms(struct folio *folio, __u64 now_ns)
 	__u32 mask = (1u << width) - 1;
 	__u32 marked_ms = folio_flags(folio) >> ((64 - node_bits - zone_bits - width) & 63) & mask;
 	/* As jiffies_to_msecs() rounds. */
-	__u32 now_ms = (jiffies * MSEC_PER_SEC + hz - 1) / hz;
+	__u32 now_ms = (bpf_jiffies64() * MSEC_PER_SEC + hz - 1) / hz;
 
 	return (now_ms - marked_ms) & mask;
 }

@@ -10,10 +10,12 @@
 char LICENSE[] SEC("license") = "GPL";
 
 /* Only the kernel fields that are used; CO-RE finds them in the running kernel. */
-typedef struct { unsigned long pte; } __attribute__((preserve_access_index)) pte_t;
+typedef struct {
+	unsigned long pte;
+} __attribute__((preserve_access_index)) pte_t;
 
 struct vm_fault {
-	pte_t orig_pte;		/* in a union with orig_pmd */
+	pte_t orig_pte; /* in a union with orig_pmd */
 	pte_t *pte;
 } __attribute__((preserve_access_index));
 
@@ -34,9 +36,9 @@ struct {
 	__type(value, struct source_stats);
 } stats SEC(".maps");
 
-#define PTE_PRESENT	0x1ull
-#define PTE_PFN_MASK	0x000ffffffffff000ull
-#define PMD_PFN_MASK	0x000fffffffe00000ull
+#define PTE_PRESENT  0x1ull
+#define PTE_PFN_MASK 0x000ffffffffff000ull
+#define PMD_PFN_MASK 0x000fffffffe00000ull
 
 /*
  * Called with the page-table lock held, for base pages and huge ones, just where the kernel counts
@@ -59,9 +61,9 @@ int BPF_PROG(hint_fault, struct folio *folio, struct vm_fault *vmf)
 		entry = ~entry;
 
 	/*
-	 * The kernel restores all of a large folio's entries at its first fault, so one fault stands
-	 * for the folio: its head's record counts, whichever page was touched. Folios are aligned to
-	 * their size.
+	 * The kernel restores all of a large folio's entries at its first fault, so one fault
+	 * stands for the folio: its head's record counts, whichever page was touched. Folios are
+	 * aligned to their size.
 	 */
 	__u64 pfn = (entry & (huge ? PMD_PFN_MASK : PTE_PFN_MASK)) >> 12;
 	__u64 head = pfn & ~((1ull << order) - 1);
@@ -76,11 +78,11 @@ int BPF_PROG(hint_fault, struct folio *folio, struct vm_fault *vmf)
 	__u64 now_ms = now_ns / NSEC_PER_MSEC;
 
 	if (report_folio(&s->common, head, 1ull << order, nid, now_ms) != HOTNESS_RECORDED ||
-	    !quick_fault_ms || since_mark_ms(folio, now_ns) >= quick_fault_ms)
+	    !quick_fault_ms || since_mark_ms(folio) >= quick_fault_ms)
 		return 0;
 	/*
-	 * Touched so soon after the mark, hence often. The scan may come back to this page only when
-	 * the window is over, so this is counted as the second access that it would have seen.
+	 * Touched so soon after the mark, hence often. The scan may come back to this page only
+	 * when the window is over, so this is counted as the second access that it would have seen.
 	 */
 	s->quick_faults++;
 	if (report(head, nid, now_ms) == HOTNESS_BECAME_READY) {

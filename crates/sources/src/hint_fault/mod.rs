@@ -63,6 +63,7 @@ fn check(root: &SysRoot) -> Availability {
 
 fn start(start: &mut Start<'_>) -> Result<Box<dyn Source>, Error> {
     let mut reporter = Reporter::load(OBJECT, start.maps, &start.config.rule)?;
+    reporter.set_data(".data.hz", &kernel_hz().unwrap_or(0).to_ne_bytes())?;
     set_quick_fault(&mut reporter, start.config.quick_fault)?;
     let link = reporter.attach("hint_fault")?;
     let mut source = HintFault {
@@ -73,6 +74,22 @@ fn start(start: &mut Start<'_>) -> Result<Box<dyn Source>, Error> {
     // The faults are turned on last, so that none goes by unseen.
     source.stand_by(start.knobs, start.standing_by)?;
     Ok(Box::new(source))
+}
+
+/// Jiffies per second (`CONFIG_HZ`), which kernels tell nobody: but the coarse clocks go by one
+/// jiffy, and say so. `None` if this one does not; then no fault counts as quick.
+fn kernel_hz() -> Option<u32> {
+    let mut jiffy = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `jiffy` is a valid place for the result.
+    let failed = unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &mut jiffy) } != 0;
+    // At HZ=300 a jiffy is 3,333,333 ns: rounded, the quotient is exact for every choice of HZ.
+    let hz = (1_000_000_000 + jiffy.tv_nsec / 2).checked_div(jiffy.tv_nsec)?;
+    u32::try_from(hz)
+        .ok()
+        .filter(|_| !failed && jiffy.tv_sec == 0)
 }
 
 fn set_quick_fault(reporter: &mut Reporter, within: Duration) -> Result<(), Error> {
@@ -118,5 +135,17 @@ impl Source for HintFault {
             tiering_without_kernel_promotion(knobs)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_length_of_a_jiffy_is_known_at_once() {
+        let hz = kernel_hz().unwrap();
+        // The kernel's choices (kernel/Kconfig.hz).
+        assert!([100, 250, 300, 1000].contains(&hz), "{hz}");
     }
 }

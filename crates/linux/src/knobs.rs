@@ -29,6 +29,12 @@ pub enum KnobsError {
         /// What the kernel answered.
         source: io::Error,
     },
+    /// All is put back already, and must stay so.
+    #[error("{} stays as it is: this pghot is ending, its settings are put back", path.display())]
+    Over {
+        /// The setting that was to change.
+        path: PathBuf,
+    },
     /// Only files of procfs and sysfs are settings.
     #[error("{} is not below /proc/sys or /sys, so it is not a kernel setting", path.display())]
     NotASetting {
@@ -123,6 +129,7 @@ pub struct Knobs {
     root: SysRoot,
     state_path: PathBuf,
     state: State,
+    is_over: bool,
 }
 
 impl Knobs {
@@ -138,6 +145,7 @@ impl Knobs {
             root: root.clone(),
             state_path: state_path.to_path_buf(),
             state,
+            is_over: false,
         };
         Ok((knobs, report))
     }
@@ -172,6 +180,11 @@ impl Knobs {
                 path: path.to_path_buf(),
             });
         }
+        if self.is_over {
+            return Err(KnobsError::Over {
+                path: path.to_path_buf(),
+            });
+        }
         let present = read_text(path)?;
         if values.iter().all(|value| *value == present) {
             return Ok(());
@@ -200,10 +213,11 @@ impl Knobs {
     }
 
     /// Puts everything back, last change first, and removes the state file; a second call finds
-    /// nothing to do.
+    /// nothing to do. From then on nothing is set any more, whoever may still be running.
     ///
     /// What fails stays in the state file, which then remains for the next attempt.
     pub fn restore(&mut self) -> Result<Vec<Restored>, KnobsError> {
+        self.is_over = true;
         let (report, left) = put_back_all(std::mem::take(&mut self.state.knobs));
         self.state.knobs = left;
         if self.state.knobs.is_empty() {
@@ -221,8 +235,12 @@ impl Knobs {
     }
 
     /// Puts these settings back, and keeps the claim on the state file: more may be set later.
-    /// Paths that were not changed are none of our business.
+    /// Paths that were not changed are none of our business. After [`Knobs::restore`] nothing is
+    /// left to do.
     pub fn put_back(&mut self, paths: &[PathBuf]) -> Result<Vec<Restored>, KnobsError> {
+        if self.is_over {
+            return Ok(Vec::new());
+        }
         let knobs = std::mem::take(&mut self.state.knobs);
         let (chosen, kept) = knobs.into_iter().partition(|k| paths.contains(&k.path));
         self.state.knobs = kept;
@@ -239,6 +257,9 @@ impl Knobs {
 
     /// Puts back what was changed after `mark`, and keeps the claim.
     pub(crate) fn roll_back(&mut self, mark: usize) -> Result<Vec<Restored>, KnobsError> {
+        if self.is_over {
+            return Ok(Vec::new());
+        }
         let newer = self.state.knobs.split_off(mark.min(self.state.knobs.len()));
         let (report, left) = put_back_all(newer);
         self.state.knobs.extend(left);

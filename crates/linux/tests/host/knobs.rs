@@ -120,6 +120,24 @@ fn set_and_restore_for_every_mode() {
     }
 }
 
+/// Threads may still run when the settings are back, and one of them may be about to change one.
+#[test]
+fn what_is_put_back_stays_so() {
+    let host = Host::new("1");
+    let mut knobs = host.running();
+    knobs.restore().unwrap();
+    let error = tiering_without_kernel_promotion(&mut knobs).unwrap_err();
+    assert!(matches!(error, KnobsError::Over { .. }), "{error}");
+    assert!(
+        knobs
+            .put_back(std::slice::from_ref(&host.balancing))
+            .unwrap()
+            .is_empty()
+    );
+    assert_eq!(host.values(), ["1", "65536", "1000"]);
+    assert!(!host.state.exists());
+}
+
 #[test]
 fn standing_by_turns_hint_faults_off_and_on() {
     for (original, standing_by) in [("0", "0"), ("1", "1"), ("2", "0"), ("3", "1")] {

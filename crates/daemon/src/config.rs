@@ -81,7 +81,8 @@ pub const DAEMON_OPTIONS: &[DaemonOption] = &[
     DaemonOption {
         name: "state_file",
         value_name: "PATH",
-        doc: "Where the kernel settings that pghot changes are noted, so that they can be put back.",
+        doc: "Where the kernel settings that pghot changes are noted, so that they can be put \
+              back.",
         default: "/run/pghot/state.json",
         store: |options, text| store_path("state_file", &mut options.state_file, text),
     },
@@ -243,7 +244,8 @@ mod tests {
 
     #[test]
     fn every_option_can_be_set_in_the_file() {
-        let text = "mode = \"precision\"\nsocket = \"/a\"\nhint_socket = \"/c\"\nstate_file = \"/b\"\n\
+        let text = "mode = \"precision\"\nsocket = \"/a\"\nhint_socket = \"/c\"\nstate_file = \
+                    \"/b\"\n\
                     freq_threshold = 5\nfreq_window_ms = 16_000\ntarget_nid = 1\n\
                     kmigrated_sleep_ms = 50\nkmigrated_batch_nr = 64\n\
                     promote_rate_limit_MBps = 0\nenabled_sources = 0x1\nscan_stall_max_ms = 20\n\

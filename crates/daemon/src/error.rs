@@ -62,6 +62,13 @@ pub enum RunError {
     /// Signals could not be caught, so the host could not be put back at their arrival.
     #[error("cannot catch signals: {0}")]
     Signals(#[source] io::Error),
+    /// Threads did not end, most likely because the kernel lets them wait for a page.
+    #[error(
+        "pghot has put the kernel settings back and ends, but {0} did not: the kernel keeps it \
+         waiting, maybe for a disk or a server that does not answer; the process is gone when \
+         that ends"
+    )]
+    Stuck(String),
     /// A migrator thread panicked.
     #[error("the migrator of node {0} failed, please report the message above as a bug")]
     Panicked(Nid),

@@ -17,6 +17,7 @@ pub mod status;
 mod compose;
 mod config_file;
 mod free_space;
+mod kernel;
 mod lane;
 mod latency;
 mod machine;

@@ -16,15 +16,15 @@ pub const REQUEST_BYTES_MAX: usize = 4096;
 /// The most decisions that one response tells.
 pub const DECISIONS_MAX: u32 = 4096;
 
-/// How long the command waits. Starting all sources at once takes an emulator half a minute, most of it in
-/// the verifier and for grace periods.
+/// How long the command waits. Starting all sources at once takes an emulator half a minute, most
+/// of it in the verifier and for grace periods.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What is asked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
-    /// How the daemon fares.
+    /// What the daemon does.
     Status,
     /// Why a page is where it is.
     Explain {

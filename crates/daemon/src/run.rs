@@ -1,31 +1,31 @@
 //! `pghot run`: brings the daemon up in an order in which every step can be undone, waits, and
 //! puts everything back.
 
-use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
-use std::thread;
-use std::time::Instant;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
-use pghot_hotness::Table;
+use pghot_hotness::Nid;
 use pghot_linux::knobs::{Knobs, KnobsError};
 use pghot_linux::topology::Topology;
 use pghot_linux::{Host, SysRoot, bpf};
-use pghot_sources::{Availability, Config, Descriptor, Error, RecordMaps, SOURCES, Source, Start};
+use pghot_sources::{Config, RecordMaps, SOURCES};
 use tracing::{info, warn};
 
 use crate::config::{Options, mode_name};
 use crate::control::Control;
 use crate::error::RunError;
+use crate::kernel::Kernel;
 use crate::lane::{Lane, LaneHost};
 use crate::lock;
 use crate::machine::{choose_target, lower_tier_nids, span_of};
 use crate::restorer::{self, Restorer};
-use crate::shared::{Shared, source_config};
+use crate::shared::Shared;
 use crate::signals::SignalWatch;
 use crate::socket::Socket;
-use crate::sources::{Ground, Sources};
+use crate::sources::Sources;
 use crate::stop::Stop;
 
 /// Buffers of this size and more go back to the kernel when they are freed.
@@ -62,35 +62,30 @@ pub fn run(mut options: Options, root: &SysRoot) -> Result<(), RunError> {
     let (settings, dry_run) = (options.settings.clone(), options.dry_run);
     let (maps, table) = RecordMaps::create(settings.mode, &span)?;
     let table = Arc::new(table);
-    let ground = Kernel {
-        maps,
-        table: Arc::clone(&table),
-        topology: topology.clone(),
-        knobs: restorer.knobs(),
-        changed: BTreeMap::new(),
-        dry_run,
-        hint_socket: options.hint_socket.clone(),
-    };
-    let sources = Sources::new(SOURCES, Box::new(ground));
+    let knobs = restorer.knobs();
+    let ground = Kernel::new(root, &topology, &options, maps, &table, knobs);
+    let config = Config::new(&settings, settings.rule()?);
+    let sources = Sources::new(SOURCES, Box::new(ground), &config);
     let shared = Shared::new(root.clone(), table, settings, &nids, sources, dry_run, stop)?;
     let shared = Arc::new(shared);
-    let result = start_and_serve(&options, &topology, socket, &shared);
-    // Clients still being served hold `shared`, so nothing here waits for its last owner.
-    shared.stop.request();
-    lock(&shared.sources).close();
-    let restored = restorer.finish();
-    result?;
-    restored?;
+    let mut threads = Threads::default();
+    let started = start(&options, &topology, socket, &shared, &mut threads);
+    if started.is_ok() {
+        shared.stop.wait();
+    }
+    let ended = end(&shared, threads, restorer);
+    started.and(ended)?;
     info!("stopped, and the kernel settings are as they were");
     Ok(())
 }
 
-/// Starts what reports, moves and answers, and waits for the end.
-fn start_and_serve(
+/// Starts what reports, moves and answers.
+fn start(
     options: &Options,
     topology: &Topology,
     socket: Socket,
     shared: &Arc<Shared>,
+    threads: &mut Threads,
 ) -> Result<(), RunError> {
     let mut hosts: Vec<Box<dyn LaneHost>> = Vec::new();
     for _ in &shared.lanes {
@@ -98,13 +93,11 @@ fn start_and_serve(
         host.set_stop(shared.stop.flag());
         hosts.push(Box::new(host));
     }
-    // Last, because it makes programs take hint faults.
+    // Late, because it makes programs take hint faults.
     start_sources(shared)?;
-    let control = Control::start(socket, Arc::clone(shared)).map_err(RunError::Thread)?;
+    threads.control = Some(Control::start(socket, Arc::clone(shared)).map_err(RunError::Thread)?);
     announce(options, shared);
-    let result = supervise(shared, hosts);
-    control.stop();
-    result
+    threads.start_lanes(shared, hosts)
 }
 
 fn announce(options: &Options, shared: &Shared) {
@@ -126,83 +119,13 @@ fn announce(options: &Options, shared: &Shared) {
     );
 }
 
-/// The kernel, as sources are started on it.
-struct Kernel {
-    maps: RecordMaps,
-    table: Arc<Table>,
-    topology: Topology,
-    knobs: Arc<Mutex<Knobs>>,
-    /// The kernel settings that each source changed, by the source's bit.
-    changed: BTreeMap<u32, Vec<PathBuf>>,
-    dry_run: bool,
-    hint_socket: PathBuf,
-}
-
-impl Kernel {
-    /// Runs `change` on behalf of a source, and remembers the settings that are new in the books.
-    fn owning<T>(
-        &mut self,
-        descriptor: &Descriptor,
-        change: impl FnOnce(&Kernel, &mut Knobs) -> T,
-    ) -> T {
-        let knobs = Arc::clone(&self.knobs);
-        let mut knobs = lock(&knobs);
-        let before = knobs.changed();
-        let result = change(self, &mut knobs);
-        let mut new = knobs.changed();
-        new.retain(|path| !before.contains(path));
-        self.changed.entry(descriptor.bit).or_default().extend(new);
-        result
-    }
-}
-
-impl Ground for Kernel {
-    fn start(
-        &mut self,
-        descriptor: &'static Descriptor,
-        config: Config,
-        standing_by: bool,
-    ) -> Result<Box<dyn Source>, String> {
-        self.owning(descriptor, |kernel, knobs| {
-            if let Availability::Unavailable(why) = (descriptor.check)(knobs.root()) {
-                return Err(why);
-            }
-            let mut start = Start {
-                maps: &kernel.maps,
-                table: &kernel.table,
-                topology: &kernel.topology,
-                config,
-                knobs,
-                dry_run: kernel.dry_run,
-                hint_socket: &kernel.hint_socket,
-                standing_by,
-            };
-            (descriptor.start)(&mut start).map_err(|error| error.to_string())
-        })
-    }
-
-    fn clear(&mut self, descriptor: &'static Descriptor) {
-        let paths = self.changed.remove(&descriptor.bit).unwrap_or_default();
-        match lock(&self.knobs).put_back(&paths) {
-            Ok(report) => restorer::log(&report),
-            Err(error) => warn!("{error}"),
-        }
-    }
-
-    fn stand_by(&mut self, source: &mut dyn Source, standing_by: bool) -> Result<(), Error> {
-        self.owning(source.descriptor(), |_, knobs| {
-            source.stand_by(knobs, standing_by)
-        })
-    }
-}
-
 fn start_sources(shared: &Shared) -> Result<(), RunError> {
-    let (settings, rule) = shared.settings_and_rule();
+    let enabled = shared.settings().enabled_sources;
     // Before the first hint fault: the kernel promotes in it while there is plenty of room.
     shared.note_free_space(Instant::now());
     let mut sources = lock(&shared.sources);
-    sources.enable(settings.enabled_sources, &source_config(&settings, rule));
-    if settings.enabled_sources == 0 {
+    sources.enable(enabled);
+    if enabled == 0 {
         warn!("enabled_sources is 0: no access is seen until `pghot set enabled_sources`");
     } else if !sources.is_any_running() {
         return Err(RunError::NoSource(sources.why_none()));
@@ -210,37 +133,92 @@ fn start_sources(shared: &Shared) -> Result<(), RunError> {
     Ok(())
 }
 
-/// Runs each lane in a thread of its own until a stop is requested or one of them panics.
-fn supervise(shared: &Arc<Shared>, hosts: Vec<Box<dyn LaneHost>>) -> Result<(), RunError> {
-    let mut threads = Vec::new();
+/// How long threads may take to end: a batch in flight, a scan, or a source that is just being
+/// started.
+const ENDING_MAX: Duration = Duration::from_secs(10);
+
+/// Between two looks at who has ended.
+const ENDING_POLL: Duration = Duration::from_millis(5);
+
+/// The threads of a running daemon.
+#[derive(Default)]
+struct Threads {
+    lanes: Vec<(Nid, JoinHandle<Result<(), RunError>>)>,
+    control: Option<Control>,
+}
+
+impl Threads {
+    /// Runs each lane in a thread of its own until a stop is requested; one that panics requests
+    /// it.
+    fn start_lanes(
+        &mut self,
+        shared: &Arc<Shared>,
+        hosts: Vec<Box<dyn LaneHost>>,
+    ) -> Result<(), RunError> {
+        for (index, mut host) in hosts.into_iter().enumerate() {
+            let lane_shared = Arc::clone(shared);
+            let nid = shared.lanes[index].nid;
+            let body = move || {
+                let lane: &Lane = &lane_shared.lanes[index];
+                let pass = AssertUnwindSafe(|| lane.run(&lane_shared, host.as_mut()));
+                // Whether it panicked or not: without this lane the daemon is not whole.
+                let outcome = catch_unwind(pass);
+                lane_shared.stop.request();
+                outcome.map_err(|_| RunError::Panicked(nid))
+            };
+            let name = format!("migrator{nid}");
+            let thread = thread::Builder::new().name(name).spawn(body);
+            self.lanes.push((nid, thread.map_err(RunError::Thread)?));
+        }
+        Ok(())
+    }
+}
+
+/// Ends the daemon. First the settings of the host are put back: `move_pages` sleeps on locked
+/// pages and on writeback, for ever if a server does not answer, so nothing waits for a thread
+/// before that. Threads that do not end are named and left to the end of the process.
+fn end(shared: &Arc<Shared>, threads: Threads, restorer: Restorer) -> Result<(), RunError> {
+    shared.stop.request();
+    let restored = restorer.finish().map_err(RunError::from);
+    let deadline = Instant::now() + ENDING_MAX;
+    // Clients still being served hold `shared`, so nothing here waits for its last owner.
+    if let Some(control) = threads.control {
+        control.stop();
+    }
+    let closing = Arc::clone(shared);
+    // In a thread, because closing waits for the threads of the sources.
+    let close = thread::Builder::new().name("closing".into());
+    let close = close.spawn(move || lock(&closing.sources).close());
+
+    let mut stuck = Vec::new();
     let mut result = Ok(());
-    for (index, mut host) in hosts.into_iter().enumerate() {
-        let lane_shared = Arc::clone(shared);
-        let nid = shared.lanes[index].nid;
-        let body = move || {
-            let lane: &Lane = &lane_shared.lanes[index];
-            let pass = AssertUnwindSafe(|| lane.run(&lane_shared, host.as_mut()));
-            // Whether it panicked or not: without this lane the daemon is not whole.
-            let outcome = catch_unwind(pass);
-            lane_shared.stop.request();
-            outcome.map_err(|_| RunError::Panicked(nid))
-        };
-        let name = format!("migrator{nid}");
-        match thread::Builder::new().name(name).spawn(body) {
-            Ok(thread) => threads.push((nid, thread)),
-            Err(error) => {
-                result = Err(RunError::Thread(error));
-                shared.stop.request();
-                break;
-            }
+    for (nid, thread) in threads.lanes {
+        match joined_by(thread, deadline) {
+            Some(ended) => result = result.and(ended.unwrap_or(Err(RunError::Panicked(nid)))),
+            None => stuck.push(format!("the migrator of node {nid}")),
         }
     }
-    shared.stop.wait();
-    for (nid, thread) in threads {
-        let ended = thread.join().unwrap_or(Err(RunError::Panicked(nid)));
-        result = result.and(ended);
+    if close
+        .map_err(RunError::Thread)
+        .is_ok_and(|close| joined_by(close, deadline).is_none())
+    {
+        stuck.push("a source".to_owned());
     }
-    result
+    if !stuck.is_empty() {
+        result = result.and(Err(RunError::Stuck(stuck.join(" and "))));
+    }
+    result.and(restored)
+}
+
+/// What a thread returned, or how it panicked; `None` if it still runs at the deadline.
+fn joined_by<T>(thread: JoinHandle<T>, deadline: Instant) -> Option<thread::Result<T>> {
+    while !thread.is_finished() {
+        if Instant::now() >= deadline {
+            return None;
+        }
+        thread::sleep(ENDING_POLL);
+    }
+    Some(thread.join())
 }
 
 /// `pghot restore`: puts back what a killed daemon left changed, and says so of each setting.
@@ -252,8 +230,9 @@ pub fn restore(root: &SysRoot, state_file: &Path) -> Result<Vec<String>, KnobsEr
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
     use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-    use std::time::{Duration, Instant};
+    use std::sync::{Mutex, mpsc};
 
     use pghot_engine::fake::FakeMachine;
     use pghot_engine::{Batch, Found, Held, Machine, NodeRole, Outcome};
@@ -301,6 +280,39 @@ mod tests {
         }
     }
 
+    /// The same, and a move ends when somebody allows it.
+    struct StuckHost {
+        inner: TestHost,
+        entered: mpsc::Sender<()>,
+        released: Mutex<mpsc::Receiver<()>>,
+    }
+
+    impl Machine for StuckHost {
+        fn now_ms(&self) -> u64 {
+            self.inner.now_ms()
+        }
+        fn role(&mut self, nid: Nid) -> NodeRole {
+            self.inner.role(nid)
+        }
+        fn room_pages(&mut self, target: Nid) -> u64 {
+            self.inner.room_pages(target)
+        }
+        fn resolve(&mut self, pfns: &[Pfn], found: &mut Vec<Found>) {
+            self.inner.resolve(pfns, found);
+        }
+        fn promote(&mut self, batch: &Batch, outcomes: &mut Vec<Outcome>) {
+            self.entered.send(()).unwrap();
+            lock(&self.released).recv().unwrap();
+            self.inner.promote(batch, outcomes);
+        }
+    }
+
+    impl LaneHost for StuckHost {
+        fn take_moved(&mut self, moved: &mut Vec<(Pfn, u64)>) {
+            self.inner.take_moved(moved);
+        }
+    }
+
     fn host(pages: u64) -> TestHost {
         let mut machine = FakeMachine::tiered3();
         (LOWER_PFN..LOWER_PFN + pages).for_each(|pfn| machine.map(7, pfn));
@@ -338,8 +350,10 @@ mod tests {
     fn a_lane_promotes_obeys_changes_and_stops() {
         let dir = tempfile::tempdir().unwrap();
         let (shared, _) = daemon(dir.path());
-        let lanes = Arc::clone(&shared);
-        let thread = thread::spawn(move || supervise(&lanes, vec![Box::new(host(2))]));
+        let (mut threads, restorer) = (Threads::default(), restorer(&shared, dir.path()));
+        threads
+            .start_lanes(&shared, vec![Box::new(host(2))])
+            .unwrap();
         touch(&shared, LOWER_PFN);
         wait_for(&shared, |lane| moved(lane) == 1);
         wait_for(&shared, |lane| lane.last_pass.ready == 0);
@@ -359,46 +373,93 @@ mod tests {
 
         shared.set("kmigrated_sleep_ms", "1000").unwrap();
         let before = Instant::now();
-        shared.stop.request();
-        thread.join().unwrap().unwrap();
+        end(&shared, threads, restorer).unwrap();
         assert!(
             before.elapsed() < Duration::from_millis(900),
             "sleeps are cut short"
         );
     }
 
+    /// A setting of the fake host that the daemon changes from 1 to 3.
+    fn setting(shared: &Shared) -> PathBuf {
+        shared.root.sysctl("kernel.numa_balancing")
+    }
+
+    fn read(path: &Path) -> String {
+        std::fs::read_to_string(path).unwrap()
+    }
+
+    /// The restorer of a daemon that has changed it.
+    fn restorer(shared: &Shared, dir: &Path) -> Restorer {
+        let setting = setting(shared);
+        write(&setting, "1\n");
+        write(&shared.root.sysctl("kernel.random.boot_id"), "b\n");
+        let stat = format!("{}/stat", std::process::id());
+        write(
+            &shared.root.proc.join(stat),
+            &read(Path::new("/proc/self/stat")),
+        );
+        let (mut knobs, _) = Knobs::open(&shared.root, &dir.join("state.json")).unwrap();
+        knobs.set(&setting, "3").unwrap();
+        Restorer::new(knobs)
+    }
+
     #[test]
     fn after_a_panic_the_host_is_as_it_was() {
         let dir = tempfile::tempdir().unwrap();
         let (shared, _) = daemon(dir.path());
-        let setting = shared.root.sysctl("kernel.numa_balancing");
-        write(&setting, "1\n");
-        write(&shared.root.sysctl("kernel.random.boot_id"), "b\n");
-        let own_stat = std::fs::read_to_string("/proc/self/stat").unwrap();
-        write(
-            &shared
-                .root
-                .proc
-                .join(format!("{}/stat", std::process::id())),
-            &own_stat,
-        );
-        let state_file = dir.path().join("state.json");
-        let (mut knobs, _) = Knobs::open(&shared.root, &state_file).unwrap();
-        knobs.set(&setting, "3").unwrap();
-        let restorer = Restorer::new(knobs);
-
+        let (mut threads, restorer) = (Threads::default(), restorer(&shared, dir.path()));
         let bad = host(0);
         let panics = Arc::clone(&bad.panics);
-        let lanes = Arc::clone(&shared);
-        let thread = thread::spawn(move || supervise(&lanes, vec![Box::new(bad)]));
+        threads.start_lanes(&shared, vec![Box::new(bad)]).unwrap();
         wait_for(&shared, |lane| lane.totals.passes > 0);
+        assert_eq!(read(&setting(&shared)), "3\n");
         panics.store(true, Relaxed);
-        let error = thread.join().unwrap().unwrap_err();
+        shared.stop.wait();
+        let error = end(&shared, threads, restorer).unwrap_err();
         assert!(matches!(error, RunError::Panicked(2)), "{error}");
-        assert_eq!(std::fs::read_to_string(&setting).unwrap(), "3\n");
-        drop(restorer);
-        assert_eq!(std::fs::read_to_string(&setting).unwrap(), "1\n");
-        assert!(!state_file.exists());
+        assert_eq!(read(&setting(&shared)), "1\n");
+        assert!(!dir.path().join("state.json").exists());
+    }
+
+    /// `move_pages` may sleep for ever: on a page under writeback to a server that is gone.
+    #[test]
+    fn a_migrator_that_never_returns_does_not_keep_the_settings() {
+        let dir = tempfile::tempdir().unwrap();
+        let (shared, _) = daemon(dir.path());
+        let (mut threads, restorer) = (Threads::default(), restorer(&shared, dir.path()));
+        let (entered, is_in) = mpsc::channel();
+        let (release, released) = mpsc::channel();
+        let stuck = StuckHost {
+            inner: host(1),
+            entered,
+            released: Mutex::new(released),
+        };
+        threads.start_lanes(&shared, vec![Box::new(stuck)]).unwrap();
+        touch(&shared, LOWER_PFN);
+        is_in.recv_timeout(Duration::from_secs(20)).unwrap();
+        let ending = Arc::clone(&shared);
+        let ended = thread::spawn(move || end(&ending, threads, restorer));
+        let deadline = Instant::now() + Duration::from_secs(1);
+        while read(&setting(&shared)) != "1\n" {
+            assert!(Instant::now() < deadline, "the mover keeps the settings");
+            thread::sleep(Duration::from_millis(2));
+        }
+        assert!(!ended.is_finished(), "the migrator is not waited for");
+        release.send(()).unwrap();
+        ended.join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn a_thread_that_does_not_end_is_given_up() {
+        let (release, released) = mpsc::channel::<()>();
+        let thread = thread::spawn(move || released.recv().unwrap());
+        let soon = Instant::now() + Duration::from_millis(20);
+        assert!(joined_by(thread, soon).is_none());
+        drop(release);
+        let thread = thread::spawn(|| 7);
+        let later = Instant::now() + Duration::from_secs(20);
+        assert_eq!(joined_by(thread, later).unwrap().unwrap(), 7);
     }
 
     #[test]

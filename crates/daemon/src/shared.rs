@@ -1,7 +1,7 @@
 //! What the threads of the daemon share, and changing it at run time.
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock, TryLockError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use pghot_engine::{Settings, Tunable};
 use pghot_hotness::{Nid, Pfn, Rule, Table};
@@ -43,17 +43,6 @@ pub struct Shared {
     free_space: Mutex<FreeSpace>,
     /// The settings in force, with the rule made from them.
     active: RwLock<(Settings, Rule)>,
-}
-
-/// What the settings mean for the sources; `rule` is made from them.
-pub fn source_config(settings: &Settings, rule: Rule) -> Config {
-    Config {
-        rule,
-        scan_stall_max: Duration::from_millis(settings.scan_stall_max_ms.into()),
-        quick_fault: Duration::from_millis(settings.quick_fault_ms.into()),
-        // Known to `Sources`, who run them.
-        hint_faults_run: false,
-    }
 }
 
 impl Shared {
@@ -110,11 +99,11 @@ impl Shared {
     /// kernel promotes in the hint fault, and tells the sources. Skipped while sources are being
     /// started or asked.
     pub fn note_free_space(&self, now: Instant) {
-        let has_plenty = lock(&self.free_space).look(now);
-        if let Some(has_plenty) = has_plenty
-            && let Ok(mut sources) = self.sources.try_lock()
+        if let Ok(mut sources) = self.sources.try_lock()
+            && sources.wants_look(now)
+            && let Some(has_plenty) = lock(&self.free_space).look()
         {
-            sources.note_free_space(has_plenty, now);
+            sources.note_free_space(now, has_plenty);
         }
     }
 
@@ -131,7 +120,7 @@ impl Shared {
     pub fn set(&self, name: &str, text: &str) -> Result<(), String> {
         // Held throughout, so that two clients cannot mix their changes.
         let mut sources = lock(&self.sources);
-        let (before, old_rule) = self.settings_and_rule();
+        let before = self.settings();
         let mut settings = before.clone();
         settings
             .set(name, text)
@@ -141,17 +130,9 @@ impl Shared {
             check_target(&topology, settings.target_nid).map_err(|error| error.to_string())?;
         }
         let rule = settings.rule().map_err(|error| error.to_string())?;
-        let config = source_config(&settings, rule);
-        let old_config = source_config(&before, old_rule);
-        if config != old_config
-            && let Err(error) = sources.configure(&config)
-        {
-            // The first error is the one to tell; a source that took the new one goes back.
-            let _ = sources.configure(&old_config);
-            return Err(error.to_string());
-        }
+        sources.configure(&Config::new(&settings, rule))?;
         if settings.enabled_sources != before.enabled_sources {
-            sources.enable(settings.enabled_sources, &config);
+            sources.enable(settings.enabled_sources);
         }
         let shown = Tunable::find(name).map(|t| t.show((t.load)(&settings)));
         tracing::info!("{name} is {} now", shown.unwrap_or_default());
@@ -233,42 +214,12 @@ mod tests {
     }
 
     #[test]
-    fn faults_stand_by_while_there_is_plenty_of_room_and_tables_are_read() {
-        let dir = tempfile::tempdir().unwrap();
-        let (shared, watched) = daemon(dir.path());
-        let mut now = Instant::now();
-        let mut note = |has_plenty, seconds| {
-            now += Duration::from_secs(seconds);
-            lock(&shared.sources).note_free_space(has_plenty, now);
-            watched.standing_by.load(Relaxed)
-        };
-        assert_eq!(note(true, 0), 0, "nobody else sees the accesses");
-        shared.set("enabled_sources", "0x5").unwrap();
-        assert!(!watched.told_of_faults.load(Relaxed), "tables report all");
-        assert_eq!(note(true, 1), 1);
-        let report = lock(&shared.sources).report();
-        assert_eq!(report[0].state, SourceState::StandingBy);
-        assert_eq!(report[1].state, SourceState::Running);
-        assert_eq!(note(false, 1), 1, "not at once");
-        assert_eq!(note(true, 1), 1);
-        assert_eq!(note(false, 2), 1, "the wait begins anew");
-        assert_eq!(note(false, 1), 0, "back");
-        assert!(
-            watched.told_of_faults.load(Relaxed),
-            "tables report the rest"
-        );
-        assert_eq!(note(true, 1), 1);
-        shared.set("enabled_sources", "0x1").unwrap();
-        assert_eq!(watched.standing_by.load(Relaxed), 0, "the deputy is gone");
-    }
-
-    #[test]
     fn faults_that_cannot_stand_by_are_taken_away() {
         let dir = tempfile::tempdir().unwrap();
         let (shared, watched) = daemon(dir.path());
         shared.set("enabled_sources", "0x5").unwrap();
         watched.refuses_stand_by.store(true, Relaxed);
-        lock(&shared.sources).note_free_space(true, Instant::now());
+        lock(&shared.sources).note_free_space(Instant::now(), [true]);
         let report = lock(&shared.sources).report();
         assert_eq!(report[0].state, SourceState::Unavailable);
         assert_eq!(report[0].why.as_deref(), Some(REFUSAL));
@@ -277,39 +228,24 @@ mod tests {
     }
 
     #[test]
-    fn one_source_reads_page_tables() {
+    fn who_stands_by_says_why() {
         let dir = tempfile::tempdir().unwrap();
         let (shared, watched) = daemon(dir.path());
-        let states = |mask| {
-            shared.set("enabled_sources", mask).unwrap();
-            let report = lock(&shared.sources).report();
-            (report[1].state, report[2].state)
-        };
-        assert_eq!(
-            states("0x14"),
-            (SourceState::Running, SourceState::StandingBy)
-        );
-        let why = lock(&shared.sources).report()[2].why.clone();
-        assert_eq!(why.unwrap(), "tables reads the same accessed bits");
-        assert_eq!(watched.running.load(Relaxed), 1);
-        assert_eq!(
-            states("0x10"),
-            (SourceState::Disabled, SourceState::Running)
-        );
-        assert_eq!(
-            states("0x14"),
-            (SourceState::StandingBy, SourceState::Running),
-            "who runs goes on"
-        );
-    }
-
-    #[test]
-    fn faults_enabled_late_start_standing_by() {
-        let dir = tempfile::tempdir().unwrap();
-        let (shared, watched) = daemon(dir.path());
-        shared.set("enabled_sources", "0x4").unwrap();
-        lock(&shared.sources).note_free_space(true, Instant::now());
-        shared.set("enabled_sources", "0x5").unwrap();
+        shared.set("enabled_sources", "0x15").unwrap();
+        lock(&shared.sources).note_free_space(Instant::now(), [false, true]);
+        let report = lock(&shared.sources).report();
+        let states: Vec<_> = report.iter().map(|source| source.state).collect();
+        let expected = [
+            SourceState::StandingBy,
+            SourceState::Running,
+            SourceState::StandingBy,
+        ];
+        assert_eq!(states, expected);
+        let why = |source: usize| report[source].why.clone().unwrap_or_default();
+        assert!(why(0).contains("so much free memory"));
+        assert_eq!(why(2), "tables reads the same accessed bits");
         assert_eq!(watched.standing_by.load(Relaxed), 1);
+        assert!(!watched.told_of_faults.load(Relaxed), "tables report all");
+        assert_eq!(watched.running.load(Relaxed), 2);
     }
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::latency::LatencyReport;
 
-/// How the daemon fares.
+/// What the daemon does.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     /// Version of the daemon.

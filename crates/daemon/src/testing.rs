@@ -11,7 +11,7 @@ use pghot_sources::{
     Availability, Config, Descriptor, Error, Kind, ReadySample, Source, SourceCost, SourceStats,
 };
 
-use crate::shared::{Shared, source_config};
+use crate::shared::Shared;
 use crate::sources::{Ground, Sources};
 use crate::stop::Stop;
 
@@ -148,9 +148,10 @@ pub fn daemon(dir: &Path) -> (Arc<Shared>, Arc<Watched>) {
     let mut settings = Settings::new(Format::Default);
     settings.enabled_sources = 0x1;
     let watched = Arc::new(Watched::default());
-    let mut sources = Sources::new(&DESCRIPTORS, Box::new(FakeGround(Arc::clone(&watched))));
-    let config = source_config(&settings, settings.rule().unwrap());
-    sources.enable(settings.enabled_sources, &config);
+    let ground = Box::new(FakeGround(Arc::clone(&watched)));
+    let config = Config::new(&settings, settings.rule().unwrap());
+    let mut sources = Sources::new(&DESCRIPTORS, ground, &config);
+    sources.enable(settings.enabled_sources);
     let stop = Arc::new(Stop::default());
     let shared = Shared::new(root, table, settings, &[2], sources, false, stop).unwrap();
     (Arc::new(shared), watched)

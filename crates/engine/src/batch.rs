@@ -8,9 +8,10 @@ use crate::{Batch, HotFolio, Owner};
 
 /// Batches under construction, one per owner and target.
 ///
-/// `move_pages` serves one process a call, and one file is opened and mapped for a call, and each call drains the LRU caches of all CPUs, so a
-/// full batch is worth waiting for within a pass. The bound is in pages, not folios, because it
-/// bounds how long memory is inaccessible; only a folio that is itself larger goes alone.
+/// `move_pages` serves one process a call, and one file is opened and mapped for a call, and each
+/// call drains the LRU caches of all CPUs, so a full batch is worth waiting for within a pass. The
+/// bound is in pages, not folios, because it bounds how long memory is inaccessible; only a folio
+/// that is itself larger goes alone.
 #[derive(Debug, Default)]
 pub struct Batches {
     open: HashMap<(Owner, Nid), Batch>,

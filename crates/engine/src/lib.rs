@@ -6,9 +6,12 @@
 //! [`Machine`]: the one trait through which the engine sees the world. The Linux host implements
 //! it with BPF and `move_pages(2)`, a simulation with a model, the tests with [`fake`].
 //!
+//! The [`arbiter`] decides which hotness sources run.
+//!
 //! There is no clock, thread, file or system call in this crate. Time comes from the machine, so
 //! the same inputs give the same decisions.
 
+pub mod arbiter;
 mod batch;
 mod gate;
 mod journal;
@@ -21,7 +24,6 @@ mod retry;
 mod select;
 mod tunables;
 
-#[cfg(feature = "fake")]
 pub mod fake;
 
 pub use gate::{Gate, Held};

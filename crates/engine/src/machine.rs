@@ -69,8 +69,8 @@ pub trait Machine {
     /// being used at the next pass.
     fn role(&mut self, nid: Nid) -> NodeRole;
 
-    /// Base pages that `target` can take without anybody having to reclaim for himself. Asked before
-    /// each batch.
+    /// Base pages that `target` can take without anybody having to reclaim for himself. Asked
+    /// before each batch.
     fn room_pages(&mut self, target: Nid) -> u64;
 
     /// Finds out where each page is: exactly one answer per PFN, in order, appended to

@@ -44,7 +44,8 @@ outcomes! {
     /// The target node had no free page.
     NoMemory = "no_memory", "the target node had no free page";
     /// pghot may not move this process's memory, or open this file.
-    Denied = "denied", "pghot lacks the permission to move this process's memory or to open this file";
+    Denied = "denied", "pghot lacks the permission to move this process's memory or to open this \
+              file";
     /// The target node is offline, or the process's cpuset does not allow it.
     TargetRefused = "target_refused", "the target node is offline or outside the process's cpuset";
     /// Another error of the kernel.

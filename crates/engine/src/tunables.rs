@@ -1,8 +1,9 @@
 //! The tunables: one table from which flags, the config file, `pghot set`, `--help`, the man page
 //! and the reference are made.
 //!
-//! Names and ranges are the kernel proposal's, but for `scan_stall_max_ms` and `quick_fault_ms`, which are ours. Two defaults
-//! differ on purpose, see `promote_rate_limit_MBps` and `kmigrated_batch_nr`.
+//! Names and ranges are the kernel proposal's, but for `scan_stall_max_ms` and `quick_fault_ms`,
+//! which are ours. Two defaults differ on purpose, see `promote_rate_limit_MBps` and
+//! `kmigrated_batch_nr`.
 
 use std::fmt;
 
@@ -161,8 +162,8 @@ pub const TUNABLES: &[Tunable] = &[
         unit: "pages",
         kind: Kind::Number,
         doc: "Base pages per move_pages call. Each call drains the LRU caches of all CPUs, so \
-              small batches are dear; how long a page is inaccessible does not grow beyond 512, \
-              since the kernel unmaps 512 pages at a time.",
+              small batches are expensive; how long a page is inaccessible does not grow beyond \
+              512, since the kernel unmaps 512 pages at a time.",
         // The kernel proposal's 512 is a bound on folios inside the kernel, where a flush costs
         // little. A move_pages call costs the more the smaller it is: 26 us a page at 512 and
         // 22 us at 4096 in emulation, 5.7 ms at 1.
@@ -216,10 +217,10 @@ pub const TUNABLES: &[Tunable] = &[
         name: "quick_fault_ms",
         unit: "ms",
         kind: Kind::Number,
-        doc: "A hint fault counts as two accesses if it comes within this time of the kernel's mark: \
-              a page that is touched so soon is touched often. So a page of a large process, which \
-              the kernel's scan comes to less than once per window, is found hot at one look. 0 \
-              counts every fault once.",
+        doc: "A hint fault counts as two accesses if it comes within this time of the kernel's \
+              mark: a page that is touched so soon is touched often. So a page of a large \
+              process, which the kernel's scan comes to less than once per window, is found hot \
+              at one look. 0 counts every fault once.",
         // A page that is swept once in 20 s is touched so soon after a mark in 0.6 % of cases.
         default: |_| 125,
         range: |_| (0, 60_000),

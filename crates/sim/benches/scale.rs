@@ -1,9 +1,10 @@
 //! What a run costs its host.
 //!
-//! * `promotion/PAGES`: a process whose pages are all promoted, one after the other, from the first to the last:
-//!   as much work for each page at any size, so the time per page must stay the same.
-//! * `statistical/PAGES`: one simulated second of one process under pghot, page tables as its source. Per page
-//!   it must not rise with the size; it falls, since a source looks at a bounded number of pages in a second.
+//! * `promotion/PAGES`: a process whose pages are all promoted, one after the other, from the first
+//!   to the last: as much work for each page at any size, so the time per page must stay the same.
+//! * `statistical/PAGES`: one simulated second of one process under pghot, page tables as its
+//!   source. Per page it must not rise with the size; it falls, since a source looks at a bounded
+//!   number of pages in a second.
 //! * `exact/ACCESSES`: accesses one by one, per access.
 //! * `pread`: no run, but what the model takes a read of page cache for: `Costs::read_ns`.
 
@@ -26,8 +27,9 @@ const PAGES: [u64; 4] = [1 << 16, 1 << 19, 1 << 22, 1 << 25];
 const SECONDS: u64 = 12;
 const ACCESSES: u64 = 20_000_000;
 
-/// Most of the accesses go to a tenth of the pages; everything begins in the lower tier. The top tier has room
-/// for all: reclaim at its limit costs the same a simulated second, whatever the size.
+/// Most of the accesses go to a tenth of the pages; everything begins in the lower tier. The top
+/// tier has room for all: reclaim at its limit costs the same a simulated second, whatever the
+/// size.
 fn scenario(mode: &str, pages: u64, seconds: u64, accesses: u64) -> Scenario {
     let mib = pages / PAGES_PER_MIB;
     let text = format!(
@@ -71,8 +73,8 @@ fn host_time(
     time
 }
 
-/// Every page is marked, takes a hint fault, is recorded and moved: by the kernel in the fault, since the top
-/// tier has plenty of room.
+/// Every page is marked, takes a hint fault, is recorded and moved: by the kernel in the fault,
+/// since the top tier has plenty of room.
 fn promotion(c: &mut Criterion) {
     let mut group = c.benchmark_group("promotion");
     group.sample_size(10).warm_up_time(Duration::from_millis(1));

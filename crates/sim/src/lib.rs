@@ -1,15 +1,16 @@
 //! A modelled tiered machine that runs pghot's own engine: to try a policy or a size of DRAM before
 //! buying it, and to see what the engine does on machines that nobody here has.
 //!
-//! A [`scenario::Scenario`] says what the machine is and what runs on it. A [`run::Simulation`] takes it
-//! through slices of simulated time: processes access memory ([`traffic`]), the kernel scans and
-//! reclaims ([`scan`], [`reclaim`]), and the system under test ([`systems`]) decides what moves. The
-//! same scenario and seed give the same run, to the byte.
+//! A [`scenario::Scenario`] says what the machine is and what runs on it. A [`run::Simulation`]
+//! takes it through slices of simulated time: processes access memory ([`traffic`]), the kernel
+//! scans and reclaims ([`scan`], [`reclaim`]), and the system under test ([`systems`]) decides what
+//! moves. The same scenario and seed give the same run, to the byte.
 //!
-//! Beside it there is a machine of several sockets without tiers ([`sockets`]), for the policies of 2012
-//! that moved pages and threads to each other.
+//! Beside it there is a machine of several sockets without tiers ([`sockets`]), for the policies of
+//! 2012 that moved pages and threads to each other.
 //!
-//! What a page costs the model: one byte of state, and in the hotness records what it costs the daemon.
+//! What a page costs the model: one byte of state, and in the hotness records what it costs the
+//! daemon.
 
 pub mod chaos;
 pub mod copying;

@@ -1,5 +1,5 @@
-//! A run: slices of simulated time, in each of which processes access memory, and then the kernel and
-//! the system under test do what is due.
+//! A run: slices of simulated time, in each of which processes access memory, and then the kernel
+//! and the system under test do what is due.
 
 use pghot_engine::Totals;
 use serde::Serialize;
@@ -39,8 +39,8 @@ pub struct Run {
     /// Time that all threads together worked: what waiting for the end of an interval leaves of
     /// [`Run::elapsed_s`].
     pub busy_s: f64,
-    /// Whether processes wait for times of their own, so that only [`Run::busy_s`] tells how much longer
-    /// work takes.
+    /// Whether processes wait for times of their own, so that only [`Run::busy_s`] tells how much
+    /// longer work takes.
     pub is_paced: bool,
     /// What was counted.
     pub counters: Counters,
@@ -130,7 +130,7 @@ impl Simulation {
         &self.world
     }
 
-    /// The machine, to be meddled with.
+    /// The machine, for whoever interferes with it.
     pub fn world_mut(&mut self) -> &mut World {
         &mut self.world
     }
@@ -150,6 +150,11 @@ impl Simulation {
         self.system.totals()
     }
 
+    /// What the system says of itself.
+    pub fn details(&self) -> Value {
+        self.system.details()
+    }
+
     /// See [`System::set`].
     pub fn set(&mut self, setting: &Setting) -> Result<(), Error> {
         self.system.set(setting)
@@ -160,8 +165,8 @@ impl Simulation {
         self.system.restart(&self.world);
     }
 
-    /// A process ends at once, and another one of its kind gets its memory, page by page. False if there
-    /// is no memory: then it has ended for good.
+    /// A process ends at once, and another one of its kind gets its memory, page by page. False if
+    /// there is no memory: then it has ended for good.
     pub fn respawn(&mut self, number: usize) -> bool {
         let region = self.tasks[number].region.clone();
         let heads = region.pages.clone().step_by(region.folio_pages as usize);

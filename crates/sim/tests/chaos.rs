@@ -1,4 +1,4 @@
-//! Ten thousand random runs in which much goes wrong, and planted bugs that must be found.
+//! Thousands of random runs in which much goes wrong, and planted bugs that must be found.
 
 #![allow(clippy::unwrap_used)]
 
@@ -7,12 +7,17 @@ use std::{env, thread};
 
 use pghot_sim::chaos::{self, Canary};
 
-/// Runs unless `PGHOT_CHAOS_SEEDS` says otherwise.
-const SEEDS: u64 = 10_000;
+/// Runs, unless `PGHOT_CHAOS_SEEDS` says otherwise, and in the long form of the tests.
+const SEEDS: u64 = 4_000;
+const LONG_SEEDS: u64 = 40_000;
 
 #[test]
 fn the_engine_keeps_its_promises() {
-    let seeds = env::var("PGHOT_CHAOS_SEEDS").map_or(SEEDS, |text| text.parse().unwrap());
+    let seeds = match env::var("PGHOT_CHAOS_SEEDS") {
+        Ok(text) => text.parse().unwrap(),
+        Err(_) if env::var_os("PGHOT_LONG").is_some() => LONG_SEEDS,
+        Err(_) => SEEDS,
+    };
     let next = AtomicU64::new(0);
     let sums: Vec<AtomicU64> = (0..6).map(|_| AtomicU64::new(0)).collect();
     let work = || {

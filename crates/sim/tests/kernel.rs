@@ -21,7 +21,8 @@ fn scenario(backing: &str, memory_mib: u32) -> Scenario {
     Scenario::parse(&text, Path::new("x")).unwrap()
 }
 
-/// Base pages on a node: of the first three tenths and the last four, and of the hot ones in between.
+/// Base pages on a node: of the first three tenths and the last four, and of the hot ones in
+/// between.
 fn cold_and_hot(simulation: &Simulation, nid: usize) -> (u32, u32) {
     let region = &simulation.tasks()[0].region;
     let memory = &simulation.world().memory;

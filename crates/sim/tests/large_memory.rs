@@ -1,5 +1,6 @@
-//! Processes that the kernel's scan, or the daemon's, does not come round in a window of the records. pghot
-//! must find their hot pages all the same, and move less than the kernel's own tiering does.
+//! Processes that the kernel's scan, or the daemon's, does not come round in a window of the
+//! records. pghot must find their hot pages all the same, and move less than the kernel's own
+//! tiering does.
 
 #![allow(clippy::unwrap_used)]
 
@@ -22,8 +23,8 @@ fn near_share(run: &Run) -> f64 {
     run.counters.near_accesses as f64 / run.counters.accesses as f64
 }
 
-/// `least` of the time that the kernel's tiering saves.
-fn compare(name: &str, least: f64) {
+/// pghot saves `least` of the time that the kernel's tiering saves, with fewer moves.
+fn compare(name: &str, least: f64) -> Run {
     let [none, pghot, kernel] = ["none", "pghot", "numab2"].map(|system| run(name, system, &[]));
     let told = format!("{name}: {:?}\n{:?}", pghot.counters, kernel.counters);
     assert!(pghot.is_complete && kernel.is_complete, "{told}");
@@ -31,18 +32,20 @@ fn compare(name: &str, least: f64) {
     assert!(saved_s(&pghot) > least * saved_s(&kernel), "{told}");
     let moved = |run: &Run| run.counters.promoted_pages + run.counters.demoted_pages;
     assert!(moved(&pghot) < moved(&kernel) * 3 / 4, "{told}");
+    pghot
 }
 
 /// Hint faults: a process of 4 GiB takes 16 s a pass.
 #[test]
 fn one_look_finds_the_hot_pages_of_tenants() {
-    compare("tenants.toml", 1.0);
+    let quick = compare("tenants.toml", 1.0);
     let twice = run("tenants.toml", "pghot", &[("quick_fault_ms", "0")]);
-    assert!(near_share(&twice) < 0.5, "{:?}", twice.counters);
+    let told = format!("{:?}\n{:?}", quick.counters, twice.counters);
+    assert!(near_share(&twice) < near_share(&quick) - 0.2, "{told}");
 }
 
-/// Page tables, for the top tier is so empty that the kernel would promote in faults: 96 GiB in pieces of 4,
-/// as fast as a twentieth of a CPU goes through them.
+/// Page tables, for the top tier is so empty that the kernel would promote in faults: 96 GiB in
+/// pieces of 4, as fast as a twentieth of a CPU goes through them.
 #[test]
 fn page_tables_are_gone_through_whatever_becomes_ready() {
     compare("cache.toml", 0.8);

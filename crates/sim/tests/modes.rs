@@ -85,8 +85,8 @@ fn the_modes_agree() {
     }
 }
 
-/// Memory that several processes share has no hint faults; sampling hardware sees it all the same, and only
-/// what it sampled. Page cache that nobody maps is seen by its own source alone.
+/// Memory that several processes share has no hint faults; sampling hardware sees it all the same,
+/// and only what it sampled. Page cache that nobody maps is seen by its own source alone.
 #[test]
 fn what_hint_faults_do_not_see_is_found_by_others() {
     let text = |backing: &str| {

@@ -10,8 +10,8 @@ fn tables(name: &str) -> Vec<Table> {
     (table.make)().unwrap()
 }
 
-/// The predicted times; what was calibrated proves nothing. `known` are rows that are known to be wrong; they
-/// count for the median all the same.
+/// The predicted times; what was calibrated proves nothing. `known` are rows that are known to be
+/// wrong; they count for the median all the same.
 fn assert_times(tables: &[Table], median: f64, worst: f64, known: &str) {
     let score = Score::of(tables.iter().filter(|table| table.unit == "us"));
     assert!(score.median_error() <= median, "{score}");

@@ -24,14 +24,15 @@ mod worker;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
-use pghot_hotness::{Pfn, Rule, Table};
+use pghot_engine::arbiter::Candidate;
+use pghot_hotness::{Pfn, Table};
 use pghot_linux::SysRoot;
 use pghot_linux::knobs::{Knobs, KnobsError};
 use pghot_linux::topology::Topology;
 use serde::{Deserialize, Serialize};
 
+pub use pghot_engine::arbiter::{Config, Kind};
 /// Whether a source can run here; if not, why, for an operator.
 pub use pghot_linux::probe::Answer as Availability;
 pub use records::RecordMaps;
@@ -54,42 +55,26 @@ pub struct Descriptor {
     pub bit: u32,
     /// What it sees, in one sentence.
     pub doc: &'static str,
-    /// What it learns accesses from, which decides who stands in for whom.
+    /// What it learns accesses from, which decides who stands by for whom.
     pub kind: Kind,
     /// Whether this kernel has what it needs. Looks, changes nothing.
     pub check: fn(&SysRoot) -> Availability,
-    /// Loads and attaches it. It reports until the returned source is dropped; kernel settings
-    /// that it changed go back with `knobs`.
+    /// Loads and attaches it; this may take seconds. It reports until the returned source is
+    /// dropped. A source of [`Kind::HintFaults`] stands by at first.
     pub start: fn(&mut Start<'_>) -> Result<Box<dyn Source>, Error>,
     /// Its stand-in on a modelled machine, which reports into the table.
     pub fake: fn(&Arc<Table>, &Config) -> Box<dyn fake::Fake>,
 }
 
-/// What a source learns accesses from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// The kernel's hint faults. While the top tier has plenty of free memory, the kernel promotes
-    /// in the fault, whatever is set; such a source then stands by if one of the next kind runs.
-    HintFaults,
-    /// Accessed bits in page tables. One source of them runs at a time: what one clears the other
-    /// does not see, and what both see counts twice.
-    PageTables,
-    /// Anything else.
-    Other,
-}
-
-/// What operators may change while a source runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Config {
-    /// What makes a page ready.
-    pub rule: Rule,
-    /// How long a scan may keep a process from changing its mappings.
-    pub scan_stall_max: Duration,
-    /// A hint fault that comes sooner after its page was marked counts as two accesses.
-    pub quick_fault: Duration,
-    /// Hint faults report the pages that one process alone maps. Who reads accessed bits leaves those
-    /// to them: one access must not count twice.
-    pub hint_faults_run: bool,
+impl Descriptor {
+    /// What the arbiter knows of it.
+    pub fn candidate(&self) -> Candidate {
+        Candidate {
+            name: self.name,
+            bit: self.bit,
+            kind: self.kind,
+        }
+    }
 }
 
 /// What a source needs to start.
@@ -102,14 +87,12 @@ pub struct Start<'a> {
     pub topology: &'a Topology,
     /// How it shall work at the start.
     pub config: Config,
-    /// The kernel settings, saved before they are changed.
-    pub knobs: &'a mut Knobs,
+    /// Where the kernel's files are. Settings are not changed here, but by [`Source::stand_by`].
+    pub root: &'a SysRoot,
     /// Nothing will be promoted: a kernel that promotes by itself must go on doing so.
     pub dry_run: bool,
     /// Where applications' hints arrive.
     pub hint_socket: &'a Path,
-    /// Start it standing by; see [`Source::stand_by`].
-    pub standing_by: bool,
 }
 
 /// A running source. Dropping it detaches everything.
@@ -136,7 +119,9 @@ pub trait Source: Send {
     }
 
     /// Stops or resumes whatever makes the kernel produce events for this source, without
-    /// detaching it. Only sources of [`Kind::HintFaults`] are asked to.
+    /// detaching it. Only sources of [`Kind::HintFaults`] are asked to. The one place where a
+    /// source changes kernel settings, and short, so that nobody waits who wants to put them
+    /// back.
     fn stand_by(&mut self, _knobs: &mut Knobs, _standing_by: bool) -> Result<(), Error> {
         Ok(())
     }

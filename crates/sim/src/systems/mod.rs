@@ -1,5 +1,5 @@
-//! The systems that are compared: pghot itself, and models of the others. One file each; [`SYSTEMS`]
-//! lists them.
+//! The systems that are compared: pghot itself, and models of the others. One file each;
+//! [`SYSTEMS`] lists them.
 
 mod damon;
 mod damon_regions;
@@ -51,13 +51,14 @@ pub trait System {
     /// Whether the kernel marks entries of the lower tier, and keeps room for promotion.
     fn is_tiering(&self) -> bool;
 
-    /// A thread takes a hint fault; its entry is whole again. Returns what the thread pays besides the
-    /// fault itself, in ns.
+    /// A thread takes a hint fault; its entry is whole again. Returns what the thread pays besides
+    /// the fault itself, in ns.
     fn hint_fault(&mut self, _world: &mut World, _fault: &Fault) -> f64 {
         0.0
     }
 
-    /// Of so many accesses of a thread it wants to be told of one, if of any. The exact mode tells of all.
+    /// Of so many accesses of a thread it wants to be told of one, if of any. The exact mode tells
+    /// of all.
     fn miss_period(&self) -> Option<u64> {
         None
     }

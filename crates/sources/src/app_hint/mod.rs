@@ -84,7 +84,7 @@ fn start(start: &mut Start<'_>) -> Result<Box<dyn Source>, Error> {
     let reporter = BulkReporter::new(start.table, &start.config.rule);
     let find_heads = Box::new(move |pfns: &[_], folios: &mut _| resolver.heads(pfns, folios));
     let server = Server::new(
-        start.knobs.root(),
+        start.root,
         listener,
         &counters,
         &reporter,

@@ -29,7 +29,8 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     fake: |table, config| Teller::boxed(&DESCRIPTOR, counts, table, config),
 };
 
-/// In a model a quick fault is recorded twice; the program counts it once, and beside that as quick.
+/// In a model a quick fault is recorded twice; the program counts it once, and beside that as
+/// quick.
 fn counts(event: Event, config: &Config) -> u32 {
     match event {
         Event::HintFault(since_mark) if since_mark < config.quick_fault => 2,
@@ -49,8 +50,8 @@ const DETAILS: &[&str] = &["quick_faults"];
 struct HintFault {
     reporter: Reporter,
     _link: libbpf_rs::Link,
-    /// A dry run on a host whose kernel promotes must not stop it; the source only looks on.
-    only_looks_on: bool,
+    /// A dry run on a host whose kernel promotes must not stop it; the source only observes.
+    only_observes: bool,
 }
 
 fn check(root: &SysRoot) -> Availability {
@@ -66,14 +67,11 @@ fn start(start: &mut Start<'_>) -> Result<Box<dyn Source>, Error> {
     reporter.set_data(".data.hz", &kernel_hz().unwrap_or(0).to_ne_bytes())?;
     set_quick_fault(&mut reporter, start.config.quick_fault)?;
     let link = reporter.attach("hint_fault")?;
-    let mut source = HintFault {
+    Ok(Box::new(HintFault {
         reporter,
         _link: link,
-        only_looks_on: start.dry_run && tiering_is_on(start.knobs.root())?,
-    };
-    // The faults are turned on last, so that none goes by unseen.
-    source.stand_by(start.knobs, start.standing_by)?;
-    Ok(Box::new(source))
+        only_observes: start.dry_run && tiering_is_on(start.root)?,
+    }))
 }
 
 /// Jiffies per second (`CONFIG_HZ`), which kernels tell nobody: but the coarse clocks go by one
@@ -126,7 +124,7 @@ impl Source for HintFault {
     }
 
     fn stand_by(&mut self, knobs: &mut Knobs, standing_by: bool) -> Result<(), Error> {
-        if self.only_looks_on {
+        if self.only_observes {
             return Ok(());
         }
         if standing_by {

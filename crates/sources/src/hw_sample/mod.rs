@@ -107,7 +107,7 @@ fn denied(root: &SysRoot) -> Option<String> {
 
 fn start(start: &mut Start<'_>) -> Result<Box<dyn Source>, Error> {
     let wanted = wanted();
-    let event = event::choose(start.knobs.root(), wanted.as_deref()).map_err(Error::Setup)?;
+    let event = event::choose(start.root, wanted.as_deref()).map_err(Error::Setup)?;
     if wanted.is_some() {
         warn!("source hw_sample: {ON_PAGE_FAULTS}");
     }

@@ -52,7 +52,8 @@ struct Hook {
     program: &'static str,
 }
 
-/// In order of preference: the first tells by its result what is new, without help of the page's flags.
+/// In order of preference: the first tells by its result what is new, without help of the page's
+/// flags.
 const HOOKS: &[Hook] = &[
     Hook {
         function: "folio_update_gen",
@@ -76,10 +77,10 @@ enum Way {
     Generations,
 }
 
-const BY_GENERATIONS: &str = "this kernel inlines the functions that are called for young pages, so \
-                              the flags of all pages of the lower tier are read before and after \
-                              each aging, which costs more; where they keep the generation is found \
-                              out when the source starts";
+const BY_GENERATIONS: &str = "this kernel inlines the functions that are called for young pages, \
+                              so the flags of all pages of the lower tier are read before and \
+                              after each aging, which costs more; where they keep the generation \
+                              is found out when the source starts";
 
 struct Mglru {
     /// Dropped first: it writes what the programs read.
@@ -147,8 +148,8 @@ fn way(root: &SysRoot) -> Result<Way, String> {
         Some(value) if value == "none" => return Ok(Way::Generations),
         Some(value) => {
             return Err(format!(
-                "{HOOK_VARIABLE} is `{}`; its only value is `none`, for tests: unset it to use what \
-                 this kernel has",
+                "{HOOK_VARIABLE} is `{}`; its only value is `none`, for tests: unset it to use \
+                 what this kernel has",
                 value.display()
             ));
         }
@@ -172,7 +173,7 @@ fn is_in(btf: &Btf<'_>, hook: &Hook) -> bool {
 }
 
 fn start(start: &mut Start<'_>) -> Result<Box<dyn Source>, Error> {
-    let root = start.knobs.root().clone();
+    let root = start.root.clone();
     let way = way(&root).map_err(Error::Setup)?;
     let span = start.maps.span();
     let prepare = |object: &mut OpenObject| match &way {

@@ -48,8 +48,10 @@ pub(super) struct Counters {
     pub clear_refs_us_max: Counter,
     pub madvise_cold_us_max: Counter,
     pub walk_us_max: Counter,
-    /// TLB flushes after `clear_refs`, and how often there was nothing to flush with.
+    /// TLB flushes after `clear_refs`: by MADV_COLD, by the promotion of a page, and how often
+    /// there was nothing to flush with.
     pub flushes: Counter,
+    pub flushes_by_promotion: Counter,
     pub unflushed: Counter,
     pub skipped_opted_out: Counter,
     /// The mmap lock was taken.
@@ -89,6 +91,7 @@ impl Counters {
             ("madvise_cold_us_max", &self.madvise_cold_us_max),
             ("walk_us_max", &self.walk_us_max),
             ("flushes", &self.flushes),
+            ("flushes_by_promotion", &self.flushes_by_promotion),
             ("unflushed", &self.unflushed),
             ("skipped_opted_out", &self.skipped_opted_out),
             ("skipped_busy", &self.skipped_busy),

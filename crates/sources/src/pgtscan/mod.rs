@@ -74,7 +74,7 @@ fn start(start: &mut Start<'_>) -> Result<Box<dyn Source>, Error> {
     let counters: Arc<Counters> = Arc::default();
     let config = Arc::new(RwLock::new(start.config));
     let scanner = Scanner {
-        procs: Procs::new(start.knobs.root(), start.topology),
+        procs: Procs::new(start.root, start.topology),
         walker: Walker::load(start.table.span())?,
         reporter: Arc::clone(&reporter),
         counters: Arc::clone(&counters),

@@ -27,8 +27,8 @@ use crate::worker::{Pace, thread_cpu};
 pub(super) const RESIDENT_MIN_PAGES: u64 = 2048;
 /// As many as kscand takes.
 const PROCESSES_MAX: usize = 4096;
-/// How often new processes are looked for: doubled each time that there is none, because the look itself
-/// goes through all of `/proc`.
+/// How often new processes are looked for: doubled each time that there is none, because the look
+/// itself goes through all of `/proc`.
 const DISCOVER_MIN: Duration = Duration::from_millis(1000);
 const DISCOVER_MAX: Duration = Duration::from_millis(4000);
 /// From the first sight of a process to the first look, as the kernel's `scan_delay_ms`: many are
@@ -137,8 +137,8 @@ impl Scanner {
         }
     }
 
-    /// Learns of new processes and forgets those that are gone or have become small. Returns whether
-    /// there are new ones.
+    /// Learns of new processes and forgets those that are gone or have become small. Returns
+    /// whether there are new ones.
     fn discover(&self, processes: &mut HashMap<i32, Process>, now: Duration) -> bool {
         let own = std::process::id() as i32;
         let mut has_new = false;
@@ -295,6 +295,8 @@ impl Scanner {
         });
         if is_flushed {
             self.counters.flushes.add(1);
+        } else if shared > 0 && self.flush_by_promotion(pid, process, pace)? {
+            self.counters.flushes_by_promotion.add(1);
         } else {
             self.counters.unflushed.add(1);
             // All that is in use lies in the TLB, or nothing is. What several processes map cannot
@@ -304,6 +306,40 @@ impl Scanner {
         let due = cleared_at + process.adapt.observe();
         process.then(Step::Read { cleared_at }, due);
         Ok(())
+    }
+
+    /// MADV_COLD leaves alone what several processes map, and so their TLB. Moving one page flushes
+    /// all of it: so one that was touched within [`FLUSH_DELAY`] is taken for hot, and promoted in
+    /// the next pass. Returns whether there is one.
+    fn flush_by_promotion(
+        &mut self,
+        pid: i32,
+        process: &Process,
+        pace: &Pace,
+    ) -> Result<bool, Gone> {
+        let nid = self.procs.node(pid).unwrap_or(self.fallback_nid);
+        let extent = Extent {
+            pid,
+            piece: &process.piece,
+            size_bytes: PIECE_MAX_BYTES,
+            nid,
+            leave: self.leave(false),
+        };
+        let mut touched = None;
+        self.survey(&extent, pace, |walker, _| {
+            let page = walker.accesses().first().map(|access| (access.pfn, 1));
+            let folio = walker.folios().first();
+            touched = page.or(folio.map(|folio| (folio.pfn, folio.pages)));
+            touched.is_none()
+        })?;
+        let Some((pfn, pages)) = touched else {
+            return Ok(false);
+        };
+        for _ in 0..self.config().rule.freq_threshold() {
+            self.reporter
+                .report_folio(pfn, nid, pages.into(), monotonic());
+        }
+        Ok(true)
     }
 
     fn read(

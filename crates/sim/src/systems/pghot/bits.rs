@@ -13,7 +13,8 @@ use crate::world::World;
 
 /// The accessed bits of the model, as sources read them.
 ///
-/// Pages of the top tier are numbered too, so that a page keeps its number; they are just never shown.
+/// Pages of the top tier are numbered too, so that a page keeps its number; they are just never
+/// shown.
 pub struct Bits<'a> {
     pub world: &'a mut World,
     pub tasks: &'a [Task],

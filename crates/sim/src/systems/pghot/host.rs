@@ -1,5 +1,5 @@
-//! The modelled machine, for the engine: who maps a page, how much room there is, and moves with their
-//! costs and refusals.
+//! The modelled machine, for the engine: who maps a page, how much room there is, and moves with
+//! their costs and refusals.
 
 use pghot_engine::{Batch, FileId, Found, Machine, NodeRole, Outcome, Owner, Place};
 use pghot_hotness::{Nid, Pfn};

@@ -1,24 +1,26 @@
 //! pghot: the real engine, records and sources' decisions, on the model instead of a kernel.
 
 mod bits;
+mod fakes;
 mod host;
 
-use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bits::Bits;
+use fakes::Fakes;
 use host::Host;
+use pghot_engine::arbiter::{Arbiter, Config};
 use pghot_engine::{Migrator, Settings, TUNABLES, Totals, next_pass_ms};
 use pghot_hotness::{Format, Nid, Pfn, Rule, Span, Table};
-use pghot_sources::fake::{Access, Event, Fake};
-use pghot_sources::{Config, Kind, SOURCES, hw_sample, page_cache};
+use pghot_sources::fake::{Access, Event};
+use pghot_sources::{Descriptor as Source, SOURCES, hw_sample, page_cache};
 use serde_json::{Value, json};
 
 use super::gate::promote_in_fault;
 use super::{Descriptor, Fault, Setting, System, Touch};
 use crate::Error;
 use crate::memory::pfn_of;
+use crate::node::Node;
 use crate::task::Task;
 use crate::world::World;
 
@@ -30,8 +32,6 @@ pub(super) const DESCRIPTOR: Descriptor = Descriptor {
 
 /// The simulation begins at this time of the daemon's clock: 0 is special in records.
 const EPOCH_MS: u64 = 1_000_000;
-/// How often the daemon looks whether the kernel's free-space shortcut is open.
-const LOOK_MS: u64 = 1000;
 /// A page without a record, as those of the top tier are.
 const UNTRACKED: Pfn = Pfn::MAX >> 1;
 /// Looking at the records of one hot section, in ns: 32 KiB at memory speed.
@@ -41,13 +41,9 @@ struct Pghot {
     settings: Settings,
     rule: Rule,
     table: Arc<Table>,
-    fakes: Vec<Box<dyn Fake>>,
-    /// When each source wants to be asked next, in ns.
-    due_ns: Vec<Option<u64>>,
+    arbiter: Arbiter,
+    fakes: Fakes,
     lanes: Vec<Lane>,
-    /// The kernel would promote in faults, so they are off and page tables tell.
-    is_standing_by: bool,
-    looked_ms: Option<u64>,
 }
 
 /// One lower-tier node's migrator.
@@ -66,98 +62,45 @@ impl Pghot {
         let ranges = world.memory.ranges();
         let span = Span::new(ranges).map_err(|error| Error::field("machine", error.to_string()))?;
         let table = Arc::new(Table::in_memory(settings.mode, span));
-        let config = Config {
-            rule,
-            scan_stall_max: Duration::from_millis(u64::from(settings.scan_stall_max_ms)),
-            quick_fault: Duration::from_millis(u64::from(settings.quick_fault_ms)),
-            hint_faults_run: settings.enabled_sources & 1 != 0,
-        };
-        let enabled = SOURCES
-            .iter()
-            .filter(|source| source.bit & settings.enabled_sources != 0);
-        let fakes: Vec<_> = enabled
-            .map(|source| (source.fake)(&table, &config))
-            .collect();
+        let config = Config::new(&settings, rule);
         let lane = |nid| Lane {
             migrator: Migrator::new(nid),
             due_ms: EPOCH_MS,
         };
-        Ok(Pghot {
-            due_ns: vec![Some(0); fakes.len()],
+        let mut pghot = Pghot {
+            arbiter: Arbiter::new(SOURCES.iter().map(Source::candidate), &config),
+            fakes: Fakes::new(&table),
             lanes: world.spec.lower_tier().map(lane).collect(),
             settings,
             rule,
             table,
-            fakes,
-            is_standing_by: false,
-            looked_ms: None,
-        })
-    }
-
-    fn has_source(&self, kind: Kind) -> bool {
-        self.fakes.iter().any(|fake| fake.descriptor().kind == kind)
-    }
-
-    /// As the daemon does: while the kernel would promote in the fault, page tables stand in for faults.
-    fn look_at_free_space(&mut self, world: &World) {
-        let now_ms = world.now_ms();
-        if self
-            .looked_ms
-            .is_some_and(|looked| now_ms < looked + LOOK_MS)
-        {
-            return;
-        }
-        self.looked_ms = Some(now_ms);
-        let is_open = world
-            .nodes
-            .iter()
-            .any(|node| node.is_top_tier && node.has_plenty());
-        let stands_by =
-            is_open && self.has_source(Kind::HintFaults) && self.has_source(Kind::PageTables);
-        if stands_by != self.is_standing_by {
-            self.is_standing_by = stands_by;
-            self.configure();
-        }
-    }
-
-    /// Tells the sources how to work from now on.
-    fn configure(&mut self) {
-        let config = Config {
-            rule: self.rule,
-            scan_stall_max: Duration::from_millis(u64::from(self.settings.scan_stall_max_ms)),
-            quick_fault: Duration::from_millis(u64::from(self.settings.quick_fault_ms)),
-            hint_faults_run: self.has_source(Kind::HintFaults) && !self.is_standing_by,
         };
-        self.fakes
-            .iter_mut()
-            .for_each(|fake| fake.configure(&config));
+        // Before the first hint fault, as in the daemon.
+        pghot.look_at_free_space(world);
+        pghot.arbiter.enable(pghot.settings.enabled_sources);
+        pghot.settle();
+        Ok(pghot)
+    }
+
+    fn settle(&mut self) {
+        // Fakes refuse nothing.
+        let _ = self.arbiter.settle(&mut self.fakes);
+    }
+
+    fn look_at_free_space(&mut self, world: &World) {
+        let now_ms = daemon_ms(world);
+        if self.arbiter.wants_look(now_ms) {
+            let top_tier = world.nodes.iter().filter(|node| node.is_top_tier);
+            self.arbiter
+                .note_free_space(now_ms, top_tier.map(Node::has_plenty));
+            self.settle();
+        }
     }
 
     fn tell(&mut self, event: Event, access: &Access, world: &mut World) {
         let now = daemon_time(world);
         for _ in 0..world.trouble.reports() {
-            for fake in &mut self.fakes {
-                fake.event(event, access, now);
-            }
-        }
-    }
-
-    fn step_sources(&mut self, world: &mut World, tasks: &[Task]) {
-        let now = daemon_time(world);
-        for (fake, due_ns) in self.fakes.iter_mut().zip(&mut self.due_ns) {
-            if due_ns.is_none_or(|due| world.now_ns < due) {
-                continue;
-            }
-            let now_ns = world.now_ns;
-            let mut bits = Bits {
-                world,
-                tasks,
-                entries: Cell::new(0),
-            };
-            let next = fake.step(&mut bits, now);
-            let spent_ns = bits.spent_ns();
-            *due_ns = next.map(|wait| now_ns + wait.as_nanos() as u64);
-            world.counters.daemon_ns += spent_ns;
+            self.fakes.tell(event, access, now);
         }
     }
 
@@ -237,7 +180,7 @@ fn access_of(world: &World, touch: &Touch) -> Access {
 
 impl System for Pghot {
     fn is_tiering(&self) -> bool {
-        self.has_source(Kind::HintFaults) && !self.is_standing_by
+        self.fakes.hint_faults_run()
     }
 
     fn hint_fault(&mut self, world: &mut World, fault: &Fault) -> f64 {
@@ -264,7 +207,7 @@ impl System for Pghot {
     }
 
     fn miss_period(&self) -> Option<u64> {
-        let mut fakes = self.fakes.iter();
+        let mut fakes = self.fakes.started();
         let sampler = fakes.find(|fake| fake.descriptor().bit == hw_sample::DESCRIPTOR.bit)?;
         Some(sampler.miss_period())
     }
@@ -283,7 +226,8 @@ impl System for Pghot {
 
     fn step(&mut self, world: &mut World, tasks: &[Task]) {
         self.look_at_free_space(world);
-        self.step_sources(world, tasks);
+        let now = daemon_time(world);
+        self.fakes.step(world, tasks, now);
         self.pass(world);
     }
 
@@ -293,14 +237,11 @@ impl System for Pghot {
         settings
             .set(name, value)
             .map_err(|error| wrong(error.to_string()))?;
-        if settings.enabled_sources != self.settings.enabled_sources {
-            return Err(wrong(
-                "in the model it is fixed while the daemon runs".into(),
-            ));
-        }
         self.rule = settings.rule().map_err(|error| wrong(error.to_string()))?;
+        self.arbiter.set_config(&Config::new(&settings, self.rule));
+        self.arbiter.enable(settings.enabled_sources);
         self.settings = settings;
-        self.configure();
+        self.settle();
         Ok(())
     }
 
@@ -334,11 +275,15 @@ impl System for Pghot {
             let value = tunable.show((tunable.load)(&self.settings));
             (tunable.name.to_owned(), value.into())
         });
-        let stats = |fake: &dyn Fake| (fake.descriptor().name.to_owned(), json!(fake.stats()));
+        let stats = (self.fakes.started())
+            .map(|fake| (fake.descriptor().name.to_owned(), json!(fake.stats())));
+        let states = self.arbiter.states().zip(SOURCES);
+        let states = states.map(|(state, source)| (source.name.to_owned(), state.name().into()));
         json!({
             "tunables": tunables.collect::<serde_json::Map<_, _>>(),
             "lower_tier": self.lanes.iter().map(lane).collect::<Vec<_>>(),
-            "sources": self.fakes.iter().map(|fake| stats(&**fake)).collect::<serde_json::Map<_, _>>(),
+            "sources": stats.collect::<serde_json::Map<_, _>>(),
+            "source_states": states.collect::<serde_json::Map<_, _>>(),
         })
     }
 }

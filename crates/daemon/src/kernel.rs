@@ -1,0 +1,104 @@
+//! The kernel, as sources are started on it, and its settings that they change.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use pghot_hotness::Table;
+use pghot_linux::SysRoot;
+use pghot_linux::knobs::Knobs;
+use pghot_linux::topology::Topology;
+use pghot_sources::{Availability, Config, Descriptor, Error, Kind, RecordMaps, Source, Start};
+use tracing::warn;
+
+use crate::config::Options;
+use crate::lock;
+use crate::restorer;
+use crate::sources::Ground;
+
+/// The kernel, as sources are started on it.
+pub struct Kernel {
+    root: SysRoot,
+    maps: RecordMaps,
+    table: Arc<Table>,
+    topology: Topology,
+    knobs: Arc<Mutex<Knobs>>,
+    /// The kernel settings that each source changed, by the source's bit.
+    changed: BTreeMap<u32, Vec<PathBuf>>,
+    dry_run: bool,
+    hint_socket: PathBuf,
+}
+
+impl Kernel {
+    /// Sources will report into `table`, whose records lie in `maps`; settings change through
+    /// `knobs`.
+    pub fn new(
+        root: &SysRoot,
+        topology: &Topology,
+        options: &Options,
+        maps: RecordMaps,
+        table: &Arc<Table>,
+        knobs: Arc<Mutex<Knobs>>,
+    ) -> Kernel {
+        Kernel {
+            root: root.clone(),
+            maps,
+            table: Arc::clone(table),
+            topology: topology.clone(),
+            knobs,
+            changed: BTreeMap::new(),
+            dry_run: options.dry_run,
+            hint_socket: options.hint_socket.clone(),
+        }
+    }
+}
+
+impl Ground for Kernel {
+    fn start(
+        &mut self,
+        descriptor: &'static Descriptor,
+        config: Config,
+        standing_by: bool,
+    ) -> Result<Box<dyn Source>, String> {
+        if let Availability::Unavailable(why) = (descriptor.check)(&self.root) {
+            return Err(why);
+        }
+        let mut start = Start {
+            maps: &self.maps,
+            table: &self.table,
+            topology: &self.topology,
+            config,
+            root: &self.root,
+            dry_run: self.dry_run,
+            hint_socket: &self.hint_socket,
+        };
+        let started = (descriptor.start)(&mut start);
+        let mut source = started.map_err(|error| error.to_string())?;
+        if descriptor.kind == Kind::HintFaults {
+            // Only now that it is attached, so that no fault goes by unseen.
+            let stands_by = self.stand_by(source.as_mut(), standing_by);
+            stands_by.map_err(|error| error.to_string())?;
+        }
+        Ok(source)
+    }
+
+    fn clear(&mut self, descriptor: &'static Descriptor) {
+        let paths = self.changed.remove(&descriptor.bit).unwrap_or_default();
+        match lock(&self.knobs).put_back(&paths) {
+            Ok(report) => restorer::log(&report),
+            Err(error) => warn!("{error}"),
+        }
+    }
+
+    fn stand_by(&mut self, source: &mut dyn Source, standing_by: bool) -> Result<(), Error> {
+        let mut knobs = lock(&self.knobs);
+        let before = knobs.changed();
+        let result = source.stand_by(&mut knobs, standing_by);
+        // What is new in the books is the source's.
+        let mut new = knobs.changed();
+        new.retain(|path| !before.contains(path));
+        let bit = source.descriptor().bit;
+        self.changed.entry(bit).or_default().extend(new);
+        result
+    }
+}

@@ -1,0 +1,338 @@
+//! Which hotness source runs, which one stands by for another, and with what settings: one state
+//! machine for the daemon and the simulator.
+//!
+//! It is told what is wanted and what is known, as it comes ([`Arbiter::enable`],
+//! [`Arbiter::set_config`], [`Arbiter::note_free_space`]). Then [`Arbiter::settle`] compares what
+//! should run with what does, and has its [`Host`] start, stop and configure sources until both
+//! agree. Its laws:
+//!
+//! - *No access counts twice.* Of the sources that read accessed bits one runs, and the others
+//!   stand by for it: what one clears the other does not see. Whoever reads them is told whether
+//!   hint faults run, and leaves to those the pages that they see.
+//! - *Hint faults stand by* while the kernel would promote in them, whatever is set, if a reader of
+//!   accessed bits sees the accesses meanwhile. They come back when no top-tier node has had so
+//!   much room for [`SHORT_FOR_MS`]: what promotion takes and demotion gives must not make them
+//!   flap.
+//! - *Who runs goes on.* A source is not stopped for another one that is enabled later.
+//! - *What cannot run is left out*, until it is enabled again; the rest goes on.
+
+use std::time::Duration;
+
+use pghot_hotness::Rule;
+
+use crate::Settings;
+
+/// How long no top-tier node may have had plenty of free memory before hint faults come back, in
+/// ms.
+pub const SHORT_FOR_MS: u64 = 3000;
+
+/// Between two looks at the free memory, in ms: it changes by gigabytes in seconds at most.
+const LOOK_INTERVAL_MS: u64 = 1000;
+
+/// What a source learns accesses from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The kernel's hint faults.
+    HintFaults,
+    /// Accessed bits in page tables.
+    PageTables,
+    /// Anything else.
+    Other,
+}
+
+/// A source, as far as it matters here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Candidate {
+    /// Its name.
+    pub name: &'static str,
+    /// Its bit in `enabled_sources`.
+    pub bit: u32,
+    /// What it learns accesses from.
+    pub kind: Kind,
+}
+
+/// How a source works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Config {
+    /// What makes a page ready.
+    pub rule: Rule,
+    /// How long a scan may keep a process from changing its mappings.
+    pub scan_stall_max: Duration,
+    /// A hint fault that comes sooner after its page was marked counts as two accesses.
+    pub quick_fault: Duration,
+    /// Hint faults report the pages that one process alone maps. Who reads accessed bits leaves
+    /// those to them. The arbiter knows it, whatever it is told.
+    pub hint_faults_run: bool,
+}
+
+impl Config {
+    /// What the settings ask of sources; `rule` is made from them.
+    pub fn new(settings: &Settings, rule: Rule) -> Config {
+        Config {
+            rule,
+            scan_stall_max: Duration::from_millis(settings.scan_stall_max_ms.into()),
+            quick_fault: Duration::from_millis(settings.quick_fault_ms.into()),
+            hint_faults_run: false,
+        }
+    }
+}
+
+/// Who carries the decisions out: a kernel or a model. Sources go by their place in the list that
+/// the arbiter was made with. A refusal is a sentence for the operator.
+pub trait Host {
+    /// Starts a source, standing by or not.
+    fn start(&mut self, source: usize, config: &Config, standing_by: bool) -> Result<(), String>;
+
+    /// Stops a source; the settings of the kernel that it changed go back.
+    fn stop(&mut self, source: usize);
+
+    /// Makes a source of hint faults, which goes on running, stand by or come back. If it refuses
+    /// it is stopped.
+    fn stand_by(&mut self, source: usize, standing_by: bool) -> Result<(), String>;
+
+    /// Makes a source work so from now on.
+    fn configure(&mut self, source: usize, config: &Config) -> Result<(), String>;
+}
+
+/// What a source does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum State {
+    /// It reports.
+    Running,
+    /// It is started, but nothing is done for it to see accesses: the kernel would promote in the
+    /// fault.
+    StandingBy,
+    /// It is not started, because this other one reads the same accessed bits.
+    Superseded(&'static str),
+    /// Not wanted.
+    Disabled,
+    /// It could not be started, or failed; why, as a sentence.
+    Unavailable(String),
+}
+
+impl State {
+    /// In one word, as reports have it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            State::Running => "running",
+            State::StandingBy | State::Superseded(_) => "standing_by",
+            State::Disabled => "disabled",
+            State::Unavailable(_) => "unavailable",
+        }
+    }
+}
+
+/// Decides for all sources of a host.
+pub struct Arbiter {
+    slots: Vec<Slot>,
+    enabled: u32,
+    config: Config,
+    looked_ms: Option<u64>,
+    /// When the kernel would last have promoted in a hint fault; none if that is long ago.
+    plenty_seen_ms: Option<u64>,
+    is_closed: bool,
+}
+
+struct Slot {
+    candidate: Candidate,
+    stage: Stage,
+    /// How it was last told to work.
+    told: Config,
+}
+
+enum Stage {
+    Off,
+    Running,
+    StandingBy,
+    Failed(String),
+}
+
+/// What to do next.
+enum Order {
+    Start { standing_by: bool },
+    Stop,
+    StandBy(bool),
+    Configure,
+}
+
+impl Slot {
+    fn is_on(&self) -> bool {
+        matches!(self.stage, Stage::Running | Stage::StandingBy)
+    }
+
+    fn is_running(&self) -> bool {
+        matches!(self.stage, Stage::Running)
+    }
+}
+
+impl Arbiter {
+    /// All sources off, and none wanted.
+    pub fn new(candidates: impl IntoIterator<Item = Candidate>, config: &Config) -> Arbiter {
+        let off = |candidate| Slot {
+            candidate,
+            stage: Stage::Off,
+            told: *config,
+        };
+        Arbiter {
+            slots: candidates.into_iter().map(off).collect(),
+            enabled: 0,
+            config: *config,
+            looked_ms: None,
+            plenty_seen_ms: None,
+            is_closed: false,
+        }
+    }
+
+    /// From now on these are wanted; what failed before gets another chance.
+    pub fn enable(&mut self, mask: u32) {
+        self.enabled = mask;
+        for slot in &mut self.slots {
+            if matches!(slot.stage, Stage::Failed(_)) {
+                slot.stage = Stage::Off;
+            }
+        }
+    }
+
+    /// From now on sources work so; returns how they worked before.
+    pub fn set_config(&mut self, config: &Config) -> Config {
+        std::mem::replace(&mut self.config, *config)
+    }
+
+    /// Nothing is wanted any more, for good.
+    pub fn close(&mut self) {
+        self.is_closed = true;
+    }
+
+    /// Whether it is time to look at the free memory of the top tier; if so, it was looked at now.
+    pub fn wants_look(&mut self, now_ms: u64) -> bool {
+        let is_due = |looked| now_ms.saturating_sub(looked) >= LOOK_INTERVAL_MS;
+        let is_due = self.looked_ms.is_none_or(is_due);
+        if is_due {
+            self.looked_ms = Some(now_ms);
+        }
+        is_due
+    }
+
+    /// Takes note of each top-tier node whether the kernel promotes in the hint fault there,
+    /// because so much of the node is free.
+    pub fn note_free_space(&mut self, now_ms: u64, has_plenty: impl IntoIterator<Item = bool>) {
+        if has_plenty.into_iter().any(|node| node) {
+            self.plenty_seen_ms = Some(now_ms);
+        } else if let Some(seen) = self.plenty_seen_ms
+            && now_ms.saturating_sub(seen) >= SHORT_FOR_MS
+        {
+            self.plenty_seen_ms = None;
+        }
+    }
+
+    /// Has the host do what is to be done. The error is the first refusal of a configuration; that
+    /// source goes on as it was told before.
+    pub fn settle(&mut self, host: &mut dyn Host) -> Result<(), String> {
+        let on = |standing_by| match standing_by {
+            true => Stage::StandingBy,
+            false => Stage::Running,
+        };
+        let mut result = Ok(());
+        while let Some((source, order)) = self.next() {
+            let config = self.config();
+            let slot = &mut self.slots[source];
+            match order {
+                Order::Stop => {
+                    host.stop(source);
+                    slot.stage = Stage::Off;
+                }
+                Order::Start { standing_by } => {
+                    let started = host.start(source, &config, standing_by);
+                    slot.stage = started.map_or_else(Stage::Failed, |()| on(standing_by));
+                    slot.told = config;
+                }
+                Order::StandBy(standing_by) => {
+                    let done = host.stand_by(source, standing_by);
+                    if done.is_err() {
+                        host.stop(source);
+                    }
+                    slot.stage = done.map_or_else(Stage::Failed, |()| on(standing_by));
+                }
+                Order::Configure => {
+                    // Told, whether it could follow or not: it is not told twice.
+                    slot.told = config;
+                    result = result.and(host.configure(source, &config));
+                }
+            }
+        }
+        result
+    }
+
+    /// The first difference between what should be and what is. What sees accesses is started
+    /// before what stands by for it, and told last.
+    fn next(&self) -> Option<(usize, Order)> {
+        let config = self.config();
+        let stands_by = self.plenty_seen_ms.is_some() && self.reader().is_some();
+        let stop = |(place, slot): (usize, &Slot)| {
+            (slot.is_on() && !self.is_wanted(slot)).then_some((place, Order::Stop))
+        };
+        let start = |(place, slot): (usize, &Slot), is_faults: bool| {
+            let is_kind = (slot.candidate.kind == Kind::HintFaults) == is_faults;
+            let is_due = is_kind && self.state_of(slot).is_none();
+            let standing_by = is_faults && stands_by;
+            is_due.then_some((place, Order::Start { standing_by }))
+        };
+        let stand_by = |(place, slot): (usize, &Slot)| {
+            let is_wrong = slot.is_on() && slot.is_running() == stands_by;
+            let is_faults = slot.candidate.kind == Kind::HintFaults;
+            (is_faults && is_wrong).then_some((place, Order::StandBy(stands_by)))
+        };
+        let configure = |(place, slot): (usize, &Slot)| {
+            let is_due = slot.is_on() && slot.told != config;
+            is_due.then_some((place, Order::Configure))
+        };
+        let all = || self.slots.iter().enumerate();
+        (all().find_map(stop))
+            .or_else(|| all().find_map(|slot| start(slot, false)))
+            .or_else(|| all().find_map(|slot| start(slot, true)))
+            .or_else(|| all().find_map(stand_by))
+            .or_else(|| all().find_map(configure))
+    }
+
+    fn is_wanted(&self, slot: &Slot) -> bool {
+        self.enabled & slot.candidate.bit != 0 && !self.is_closed
+    }
+
+    /// The name of the source that reads accessed bits.
+    fn reader(&self) -> Option<&'static str> {
+        let is_one = |slot: &&Slot| slot.candidate.kind == Kind::PageTables && slot.is_on();
+        self.slots.iter().find(is_one).map(|s| s.candidate.name)
+    }
+
+    /// How sources work now.
+    fn config(&self) -> Config {
+        let is_one = |slot: &Slot| slot.candidate.kind == Kind::HintFaults && slot.is_running();
+        Config {
+            hint_faults_run: self.slots.iter().any(is_one),
+            ..self.config
+        }
+    }
+
+    /// What a source does; `None` if it is to be started.
+    fn state_of(&self, slot: &Slot) -> Option<State> {
+        match (&slot.stage, self.reader()) {
+            (Stage::Running, _) => Some(State::Running),
+            (Stage::StandingBy, _) => Some(State::StandingBy),
+            _ if !self.is_wanted(slot) => Some(State::Disabled),
+            (Stage::Failed(why), _) => Some(State::Unavailable(why.clone())),
+            (Stage::Off, Some(other)) if slot.candidate.kind == Kind::PageTables => {
+                Some(State::Superseded(other))
+            }
+            (Stage::Off, _) => None,
+        }
+    }
+
+    /// What each source does, in the order of the list. One that has yet to be started is disabled.
+    pub fn states(&self) -> impl Iterator<Item = State> {
+        let states = self.slots.iter().map(|slot| self.state_of(slot));
+        states.map(|state| state.unwrap_or(State::Disabled))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,265 @@
+//! The laws of the arbiter, against a host that keeps books.
+
+use std::collections::BTreeSet;
+
+use pghot_hotness::Format;
+use proptest::prelude::*;
+
+use super::*;
+
+const FAULTS: usize = 0;
+const TABLES: usize = 1;
+const LRU: usize = 2;
+const READS: usize = 3;
+const ALL: u32 = 0xf;
+
+/// What sources do, and what they shall refuse.
+#[derive(Default)]
+struct Fake {
+    on: BTreeSet<usize>,
+    standing_by: BTreeSet<usize>,
+    told: [Option<Config>; 4],
+    refuses_start: BTreeSet<usize>,
+    refuses_stand_by: bool,
+    refuses_config: bool,
+    /// Starts, stops, and changes of who stands by.
+    switches: u32,
+}
+
+impl Host for Fake {
+    fn start(&mut self, source: usize, config: &Config, by: bool) -> Result<(), String> {
+        assert!(self.on.insert(source), "it was stopped before");
+        self.switches += 1;
+        if self.refuses_start.contains(&source) {
+            self.on.remove(&source);
+            return Err("it is too dark".into());
+        }
+        self.told[source] = Some(*config);
+        match by {
+            true => self.standing_by.insert(source),
+            false => self.standing_by.remove(&source),
+        };
+        Ok(())
+    }
+
+    fn stop(&mut self, source: usize) {
+        assert!(self.on.remove(&source), "it was started before");
+        self.switches += 1;
+        self.standing_by.remove(&source);
+        self.told[source] = None;
+    }
+
+    fn stand_by(&mut self, source: usize, by: bool) -> Result<(), String> {
+        assert_eq!(source, FAULTS, "nobody else can");
+        assert_ne!(self.standing_by.contains(&source), by, "it does already");
+        self.switches += 1;
+        if self.refuses_stand_by {
+            return Err("it cannot stand".into());
+        }
+        match by {
+            true => self.standing_by.insert(source),
+            false => self.standing_by.remove(&source),
+        };
+        Ok(())
+    }
+
+    fn configure(&mut self, source: usize, config: &Config) -> Result<(), String> {
+        assert!(self.on.contains(&source));
+        if self.refuses_config {
+            return Err("it cannot follow".into());
+        }
+        self.told[source] = Some(*config);
+        Ok(())
+    }
+}
+
+fn config(threshold: u32) -> Config {
+    let mut settings = Settings::new(Format::Default);
+    settings.freq_threshold = threshold;
+    let rule = settings.rule().unwrap();
+    Config::new(&settings, rule)
+}
+
+/// Hint faults, two readers of accessed bits, and one that sees something else.
+fn arbiter(mask: u32) -> (Arbiter, Fake) {
+    let kinds = [
+        ("faults", Kind::HintFaults),
+        ("tables", Kind::PageTables),
+        ("lru", Kind::PageTables),
+        ("reads", Kind::Other),
+    ];
+    let candidates = kinds.into_iter().enumerate();
+    let candidates = candidates.map(|(place, (name, kind))| Candidate {
+        name,
+        bit: 1 << place,
+        kind,
+    });
+    let mut arbiter = Arbiter::new(candidates, &config(2));
+    let mut host = Fake::default();
+    arbiter.enable(mask);
+    arbiter.settle(&mut host).unwrap();
+    (arbiter, host)
+}
+
+fn state(arbiter: &Arbiter, source: usize) -> State {
+    arbiter.states().nth(source).unwrap()
+}
+
+#[test]
+fn one_source_reads_accessed_bits() {
+    let (mut arbiter, mut host) = arbiter(ALL);
+    assert_eq!(host.on, BTreeSet::from([FAULTS, TABLES, READS]));
+    assert_eq!(state(&arbiter, LRU), State::Superseded("tables"));
+    arbiter.enable(1 << LRU);
+    arbiter.settle(&mut host).unwrap();
+    assert_eq!(host.on, BTreeSet::from([LRU]));
+    assert_eq!(state(&arbiter, TABLES), State::Disabled);
+    arbiter.enable(ALL);
+    arbiter.settle(&mut host).unwrap();
+    assert_eq!(state(&arbiter, LRU), State::Running, "who runs goes on");
+    assert_eq!(state(&arbiter, TABLES), State::Superseded("lru"));
+}
+
+#[test]
+fn a_reader_that_cannot_run_leaves_its_place_to_the_next() {
+    let (mut arbiter, mut host) = arbiter(0);
+    host.refuses_start.insert(TABLES);
+    arbiter.enable(ALL);
+    arbiter.settle(&mut host).unwrap();
+    let why = State::Unavailable("it is too dark".into());
+    assert_eq!(state(&arbiter, TABLES), why);
+    assert_eq!(state(&arbiter, LRU), State::Running);
+    let starts = host.switches;
+    arbiter.settle(&mut host).unwrap();
+    assert_eq!(host.switches, starts, "it is not tried again by itself");
+    host.refuses_start.clear();
+    arbiter.enable(1 << TABLES);
+    arbiter.settle(&mut host).unwrap();
+    assert_eq!(state(&arbiter, TABLES), State::Running);
+}
+
+#[test]
+fn faults_stand_by_while_there_is_plenty_of_room_and_tables_are_read() {
+    let (mut arbiter, mut host) = arbiter(1 << FAULTS);
+    let mut now_ms = 0;
+    let mut note = |arbiter: &mut Arbiter, host: &mut Fake, has_plenty, after_ms| {
+        now_ms += after_ms;
+        arbiter.note_free_space(now_ms, [false, has_plenty]);
+        arbiter.settle(host).unwrap();
+        state(arbiter, FAULTS) == State::StandingBy
+    };
+    assert!(
+        !note(&mut arbiter, &mut host, true, 0),
+        "nobody else sees the accesses"
+    );
+    arbiter.enable(1 << FAULTS | 1 << TABLES);
+    assert!(note(&mut arbiter, &mut host, true, 1000));
+    let told_of_faults = |host: &Fake| host.told[TABLES].unwrap().hint_faults_run;
+    assert!(!told_of_faults(&host), "tables report all");
+    assert!(note(&mut arbiter, &mut host, false, 1000), "not at once");
+    assert!(note(&mut arbiter, &mut host, true, 1000));
+    assert!(
+        note(&mut arbiter, &mut host, false, 2000),
+        "the wait begins anew"
+    );
+    assert!(!note(&mut arbiter, &mut host, false, 1000), "back");
+    assert!(told_of_faults(&host), "tables report the rest");
+    assert!(note(&mut arbiter, &mut host, true, 1000));
+    arbiter.enable(1 << FAULTS);
+    assert!(
+        !note(&mut arbiter, &mut host, true, 0),
+        "the deputy is gone"
+    );
+}
+
+#[test]
+fn faults_enabled_late_start_standing_by() {
+    let (mut arbiter, mut host) = arbiter(1 << TABLES);
+    arbiter.note_free_space(0, [true]);
+    arbiter.enable(1 << FAULTS | 1 << TABLES);
+    let switches = host.switches;
+    arbiter.settle(&mut host).unwrap();
+    assert_eq!(state(&arbiter, FAULTS), State::StandingBy);
+    assert_eq!(host.switches, switches + 1, "never on for a moment");
+}
+
+#[test]
+fn faults_that_cannot_stand_by_are_stopped() {
+    let (mut arbiter, mut host) = arbiter(1 << FAULTS | 1 << TABLES);
+    host.refuses_stand_by = true;
+    arbiter.note_free_space(0, [true]);
+    arbiter.settle(&mut host).unwrap();
+    assert!(matches!(state(&arbiter, FAULTS), State::Unavailable(why) if why.contains("stand")));
+    assert_eq!(host.on, BTreeSet::from([TABLES]));
+}
+
+#[test]
+fn a_refused_configuration_is_told_and_can_be_taken_back() {
+    let (mut arbiter, mut host) = arbiter(ALL);
+    host.refuses_config = true;
+    arbiter.set_config(&config(3));
+    assert!(arbiter.settle(&mut host).is_err());
+    host.refuses_config = false;
+    arbiter.set_config(&config(2));
+    arbiter.settle(&mut host).unwrap();
+    for told in host.told.iter().flatten() {
+        assert_eq!(told.rule, config(2).rule);
+    }
+    assert_eq!(host.on.len(), 3, "it goes on");
+}
+
+#[test]
+fn free_memory_is_looked_at_once_a_second() {
+    let (mut arbiter, _) = arbiter(0);
+    let looks = (0..10_000).filter(|ms| arbiter.wants_look(*ms)).count();
+    assert_eq!(looks, 10);
+}
+
+proptest! {
+    /// Whatever happens, in whatever order: what the host does in the end is what the laws ask for.
+    #[test]
+    fn the_laws_hold(events in proptest::collection::vec((0u32..7, 0u32..16), 1..40)) {
+        let (mut arbiter, mut host) = arbiter(0);
+        let (mut mask, mut now_ms, mut closed) = (0, 0, false);
+        for (what, value) in events {
+            match what {
+                0 | 1 => {
+                    mask = value;
+                    arbiter.enable(mask);
+                }
+                2 | 3 => {
+                    now_ms += 700;
+                    arbiter.note_free_space(now_ms, [value % 2 == 0, value == 1]);
+                }
+                4 => _ = arbiter.set_config(&config(1 + value % 3)),
+                5 => {
+                    host.refuses_start = (0..4).filter(|bit| value & 1 << bit != 0).collect();
+                    host.refuses_stand_by = value == 3;
+                }
+                _ if value == 0 => {
+                    arbiter.close();
+                    closed = true;
+                }
+                _ => {}
+            }
+            arbiter.settle(&mut host).unwrap();
+            let wanted: BTreeSet<usize> = (0..4).filter(|bit| mask & 1 << bit != 0).collect();
+            prop_assert!(host.on.is_subset(&wanted));
+            prop_assert!(!closed || host.on.is_empty());
+            let readers = host.on.iter().filter(|on| [TABLES, LRU].contains(on)).count();
+            prop_assert!(readers <= 1, "two clear each other's bits");
+            prop_assert!(host.standing_by.is_empty() || readers == 1, "somebody must see");
+            let faults_run = host.on.contains(&FAULTS) && host.standing_by.is_empty();
+            for source in &host.on {
+                let told = host.told[*source].unwrap();
+                prop_assert_eq!(told.hint_faults_run, faults_run);
+            }
+            for (source, state) in arbiter.states().enumerate() {
+                let is_on = matches!(state, State::Running | State::StandingBy);
+                prop_assert_eq!(is_on, host.on.contains(&source));
+                prop_assert_eq!(state == State::StandingBy, host.standing_by.contains(&source));
+                prop_assert_eq!(state == State::Disabled, !wanted.contains(&source) || closed);
+            }
+        }
+    }
+}

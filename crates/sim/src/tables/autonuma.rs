@@ -1,10 +1,9 @@
 //! Automatic NUMA Balancing V3 of 2012: autonumabench under six kernels.
 //!
-//! The model is that of [`crate::sockets`]. Calibration: the kernel without balancing, and of the costs
-//! of balancing two cells, the total system time of moron and of twostage.
+//! The model is that of [`crate::sockets`]. Calibration: the kernel without balancing, and of the
+//! costs of balancing two cells, the total system time of moron and of twostage.
 
-use serde::Deserialize;
-use std::path::PathBuf;
+use pghot_published::autonuma::Autonuma as Published;
 
 use super::{Cell, Descriptor, Table};
 use crate::Error;
@@ -19,7 +18,6 @@ pub(super) const DESCRIPTOR: Descriptor = Descriptor {
     make,
 };
 
-const PUBLISHED: &str = include_str!("../../tables/autonuma.toml");
 /// Which threads lead and which stray decides much, so a figure is the median of these runs.
 const SEEDS: [u64; 5] = [2012, 2013, 2014, 2015, 2016];
 /// The kernel that the others are compared with, and the only one that is calibrated as a whole.
@@ -27,38 +25,11 @@ const BASELINE: &str = "stats";
 /// Whose total system time gives the costs of a hint fault and of a migration.
 const COST_CELLS: [&str; 2] = ["moron", "twostage"];
 
-/// The published figures.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Published {
-    source: String,
-    policies: Vec<String>,
-    tests: Vec<String>,
-    elapsed_s: Vec<Vec<f64>>,
-    system_s: Vec<Vec<f64>>,
-    user_s: Vec<Vec<f64>>,
-    total_user_s: Vec<f64>,
-    total_system_s: Vec<f64>,
-    total_elapsed_s: Vec<f64>,
-    pte_updates: Vec<f64>,
-    hint_faults: Vec<f64>,
-    hint_local_faults: Vec<f64>,
-    pages_migrated: Vec<f64>,
-    autonuma_cost: Vec<f64>,
-}
-
 /// What the runs with one seed came to: by policy, then by test.
 type Outcomes = Vec<Vec<Outcome>>;
 
-fn published() -> Result<Published, Error> {
-    toml::from_str(PUBLISHED).map_err(|source| Error::Parse {
-        path: PathBuf::from("tables/autonuma.toml"),
-        message: source.to_string(),
-    })
-}
-
 fn make() -> Result<Vec<Table>, Error> {
-    let published = published()?;
+    let published = Published::load();
     let machine = Machine::default();
     Ok(tables(&published, &run_all(&machine)))
 }
@@ -199,38 +170,42 @@ fn table(published: &Published, what: &str, unit: &str, cells: Vec<Cell>) -> Tab
 
 /// What holds for all of these tables.
 const NOTES: &[&str] = &[
-    "Calibrated on the kernel without balancing alone: a node's bandwidth (all four tests wrote at one \
-     rate, so the memory of both processes of NUMA01 was on one node), how much less of it a remote \
-     thread gets, how rarely threads stray, ticks, zeroing. Costs of balancing: 0.62 us per marked and \
-     faulted page, 236 us per migrated page, from the total system time of moron and twostage over \
-     their published counts; that a fifth of the 236 us holds up the thread that migrates and the \
-     rest interrupts the others of its process is from the same two cells. No other cell is fitted, but \
-     which doubtful mechanisms are modelled was decided with all of them in sight.",
-    "What the scanner counts, for which node a fault counts, when the numbers fade, whom a thread looks \
-     at before it changes homes and when it is sent there is as in the patches; where those of V3 are \
-     not at hand, as in the versions before and after. That moron moves a page only once is from \
-     them too: later its entry is marked with the one a level up, and a fault there clears the marks.",
-    "Figures are medians of five seeds. Which threads run ahead decides where pages of NUMA01 go; with \
-     moron its elapsed time is from 565 to 766 s, depending on the seed.",
+    "Calibrated on the kernel without balancing alone: a node's bandwidth (all four tests wrote \
+     at one rate, so the memory of both processes of NUMA01 was on one node), how much less of it \
+     a remote thread gets, how rarely threads stray, ticks, zeroing. Costs of balancing: 0.62 us \
+     per marked and faulted page, 236 us per migrated page, from the total system time of moron \
+     and twostage over their published counts; that a fifth of the 236 us holds up the thread \
+     that migrates and the rest interrupts the others of its process is from the same two cells. \
+     No other cell is fitted, but which doubtful mechanisms are modelled was decided with all of \
+     them in sight.",
+    "What the scanner counts, for which node a fault counts, when the numbers fade, whom a thread \
+     looks at before it changes homes and when it is sent there is as in the patches; where those \
+     of V3 are not at hand, as in the versions before and after. That moron moves a page only \
+     once is from them too: later its entry is marked with the one a level up, and a fault there \
+     clears the marks.",
+    "Figures are medians of five seeds. Which threads run ahead decides where pages of NUMA01 go; \
+     with moron its elapsed time is from 565 to 766 s, depending on the seed.",
     "The publication does not name its machine: 4 nodes with 12 CPUs follow from its figures, the \
-     longest scan period (1600 ms) and the first scan (after 1 s) from neighbouring postings. All nodes \
-     are equally far from each other.",
-    "Not modelled: the two competitors, schednuma and autonuma; cache lines that several threads write; \
-     huge pages that are put together again; waiting for locks and for mmap_sem; the cost of finding a \
-     home node; single CPUs of a node.",
-    "Known to be wrong: NUMA01_THREADLOCAL and NUMA02, in which threads get memory of their own, are 15 \
-     to 31 % too quick, but for NUMA01_THREADLOCAL with moron; NUMA02 is by 8 % even without balancing. \
-     Slices become local within a minute in the model; the published user times suggest about three. \
-     What delays them is not known, so a median error of 5 % is not reached.",
-    "Known to be wrong: with cpuone and adaptscan, half of the machine's CPUs idled in NUMA02 (it used \
-     2251 and 2605 % of one). Perhaps threads shared CPUs of their home nodes. In the model its user \
-     time is too high, by up to 85 %.",
-    "Known to be wrong: adaptscan marked and faulted three times as many pages as here, and its system \
-     time is 64 % too low. In the model threads of NUMA01 stay together in groups, and the first takes \
-     the faults of all. System time of moron in NUMA02 is too high: a migrated page costs the same in \
-     all tests here, and by the published figures much less where few threads contend for it.",
-    "The one sign that is wrong is that of 1.2 %, by which NUMA01 is slower with lessflush than without \
-     balancing; its run with twostage, which does nearly the same, is 6.3 % faster.",
+     longest scan period (1600 ms) and the first scan (after 1 s) from neighbouring postings. All \
+     nodes are equally far from each other.",
+    "Not modelled: the two competitors, schednuma and autonuma; cache lines that several threads \
+     write; huge pages that are put together again; waiting for locks and for mmap_sem; the cost \
+     of finding a home node; single CPUs of a node.",
+    "Known to be wrong: NUMA01_THREADLOCAL and NUMA02, in which threads get memory of their own, \
+     are 15 to 31 % too quick, but for NUMA01_THREADLOCAL with moron; NUMA02 is by 8 % even \
+     without balancing. Slices become local within a minute in the model; the published user \
+     times suggest about three. What delays them is not known, so a median error of 5 % is not \
+     reached.",
+    "Known to be wrong: with cpuone and adaptscan, half of the machine's CPUs idled in NUMA02 (it \
+     used 2251 and 2605 % of one). Perhaps threads shared CPUs of their home nodes. In the model \
+     its user time is too high, by up to 85 %.",
+    "Known to be wrong: adaptscan marked and faulted three times as many pages as here, and its \
+     system time is 64 % too low. In the model threads of NUMA01 stay together in groups, and the \
+     first takes the faults of all. System time of moron in NUMA02 is too high: a migrated page \
+     costs the same in all tests here, and by the published figures much less where few threads \
+     contend for it.",
+    "The one sign that is wrong is that of 1.2 %, by which NUMA01 is slower with lessflush than \
+     without balancing; its run with twostage, which does nearly the same, is 6.3 % faster.",
 ];
 
 /// Of the predicted differences against the baseline: those with the published sign, and all.
@@ -272,11 +247,13 @@ fn order(cells: &[Cell]) -> (usize, usize) {
 mod tests {
     use super::*;
 
-    /// How far calibration cells may be off: the elapsed time of four tests is one number of the model.
+    /// How far calibration cells may be off: the elapsed time of four tests is one number of the
+    /// model.
     const ELAPSED: f64 = 0.10;
     const USER: f64 = 0.18;
     const SYSTEM: f64 = 0.15;
-    /// The two cells that the costs come from are divided by published counts, and the model has fewer.
+    /// The two cells that the costs come from are divided by published counts, and the model has
+    /// fewer.
     const COSTS: f64 = 0.30;
 
     fn made() -> Vec<Table> {
@@ -290,7 +267,7 @@ mod tests {
 
     #[test]
     fn costs_are_those_of_the_two_cells() {
-        let published = published().unwrap();
+        let published = Published::load();
         let [one, other] = COST_CELLS.map(|name| {
             let column = published.policies.iter().position(|policy| policy == name);
             let column = column.unwrap();
@@ -316,7 +293,7 @@ mod tests {
 
     #[test]
     fn the_printed_cost_follows_from_the_printed_counts() {
-        let published = published().unwrap();
+        let published = Published::load();
         for (column, &cost) in published.autonuma_cost.iter().enumerate() {
             let outcome = Outcome {
                 hint_faults: published.hint_faults[column],
@@ -330,7 +307,7 @@ mod tests {
 
     #[test]
     fn published_totals_are_the_sums_of_their_tests() {
-        let published = published().unwrap();
+        let published = Published::load();
         let names: Vec<_> = POLICIES.iter().map(|descriptor| descriptor.name).collect();
         assert_eq!(published.policies, names);
         let names: Vec<_> = BENCHMARKS.iter().map(|benchmark| benchmark.name).collect();

@@ -1,9 +1,9 @@
 //! Published measurements of page migration with copy offload, beside what [`crate::copying`] says.
 //!
-//! The figures are in `tables/migration.toml`, with what was done for each. The cells that gave the
+//! The figures are those of `pghot_published`, with what was done for each. The cells that gave the
 //! model its numbers are marked there; `copying::prices` has the arithmetic.
 
-use serde::Deserialize;
+use pghot_published::migration::{self as published, Measure, Setting};
 
 use super::{Cell, Descriptor, Table};
 use crate::Error;
@@ -19,144 +19,59 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     make,
 };
 
-const FILE: &str = include_str!("../../tables/migration.toml");
-
 /// Unless a table says otherwise, so much is moved in all.
 const TOTAL_MIB: u64 = 1024;
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Published {
-    table: Vec<PublishedTable>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PublishedTable {
-    title: String,
-    source: String,
-    measure: Measure,
-    #[serde(default)]
-    noise_percent: Option<f64>,
-    /// Holds for all cells that say nothing else.
-    #[serde(default)]
-    all: Setting,
-    column: Vec<Column>,
-    row: Vec<Row>,
-    #[serde(default)]
-    notes: Vec<String>,
-}
-
-#[derive(Deserialize)]
-struct Column {
-    name: String,
-    #[serde(flatten)]
-    setting: Setting,
-}
-
-#[derive(Deserialize)]
-struct Row {
-    name: String,
-    values: Vec<f64>,
-    /// Names of the columns whose cell gave the model a number.
-    #[serde(default)]
-    calibration: Vec<String>,
-    #[serde(flatten)]
-    setting: Setting,
-}
-
-/// What is measured.
-#[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Measure {
-    Throughput,
-    FirstFolio,
-    CopyShare,
-}
-
-impl Measure {
-    fn unit(self) -> &'static str {
-        match self {
-            Measure::Throughput => "GB/s, of 2^30 bytes",
-            Measure::FirstFolio => "µs",
-            Measure::CopyShare => "%",
-        }
-    }
-
-    fn of(self, call: &Call) -> f64 {
-        match self {
-            Measure::Throughput => call.gib_per_s(),
-            Measure::FirstFolio => call.first_folio_ns / 1000.0,
-            Measure::CopyShare => call.stages.copy_ns / call.stages.total_ns() * 100.0,
-        }
+fn unit(measure: Measure) -> &'static str {
+    match measure {
+        Measure::Throughput => "GB/s, of 2^30 bytes",
+        Measure::FirstFolio => "µs",
+        Measure::CopyShare => "%",
     }
 }
 
-/// What was moved and how. What a column leaves open, its row says, or the table.
-#[derive(Clone, Copy, Default, Deserialize)]
-struct Setting {
-    order: Option<u32>,
-    folios: Option<u64>,
-    batch_pages: Option<u64>,
-    threads: Option<u32>,
-    channels: Option<u32>,
+fn modelled(measure: Measure, call: &Call) -> f64 {
+    match measure {
+        Measure::Throughput => call.gib_per_s(),
+        Measure::FirstFolio => call.first_folio_ns / 1000.0,
+        Measure::CopyShare => call.stages.copy_ns / call.stages.total_ns() * 100.0,
+    }
 }
 
-impl Setting {
-    fn or(self, other: Setting) -> Setting {
-        Setting {
-            order: self.order.or(other.order),
-            folios: self.folios.or(other.folios),
-            batch_pages: self.batch_pages.or(other.batch_pages),
-            threads: self.threads.or(other.threads),
-            channels: self.channels.or(other.channels),
-        }
-    }
-
-    fn call(self) -> Result<Call, Error> {
-        let order = self.order.unwrap_or(0);
-        let total_pages = TOTAL_MIB * PAGES_PER_MIB;
-        let count = self
-            .folios
-            .unwrap_or(total_pages.checked_shr(order).unwrap_or(0));
-        let stock = Migration::stock();
-        let copier = match (self.threads, self.channels) {
-            (Some(threads), _) => Copier::Threads(threads, ZEN3_THREADS),
-            (None, Some(channels)) => Copier::Engine(channels, PTDMA),
-            (None, None) => Copier::InTurn,
-        };
-        let migration = Migration {
-            copier,
-            batch_pages: self.batch_pages.unwrap_or(STOCK_BATCH_PAGES),
-            ..stock
-        };
-        Ok(migration.call(Folios::new(count, order)?))
-    }
+fn call(setting: Setting) -> Result<Call, Error> {
+    let order = setting.order.unwrap_or(0);
+    let total_pages = TOTAL_MIB * PAGES_PER_MIB;
+    let count = setting
+        .folios
+        .unwrap_or(total_pages.checked_shr(order).unwrap_or(0));
+    let stock = Migration::stock();
+    let copier = match (setting.threads, setting.channels) {
+        (Some(threads), _) => Copier::Threads(threads, ZEN3_THREADS),
+        (None, Some(channels)) => Copier::Engine(channels, PTDMA),
+        (None, None) => Copier::InTurn,
+    };
+    let migration = Migration {
+        copier,
+        batch_pages: setting.batch_pages.unwrap_or(STOCK_BATCH_PAGES),
+        ..stock
+    };
+    Ok(migration.call(Folios::new(count, order)?))
 }
 
 fn make() -> Result<Vec<Table>, Error> {
-    let wrong = |what: String| Error::field("tables/migration.toml", what);
-    let published: Published = toml::from_str(FILE).map_err(|e| wrong(e.to_string()))?;
-    published.table.into_iter().map(table).collect()
+    published::load().into_iter().map(table).collect()
 }
 
-fn table(published: PublishedTable) -> Result<Table, Error> {
+fn table(published: published::Table) -> Result<Table, Error> {
     let mut cells = Vec::new();
     for row in &published.row {
-        let has_all = row.values.len() == published.column.len();
-        let is_column = |name: &String| published.column.iter().any(|column| column.name == *name);
-        if !has_all || !row.calibration.iter().all(is_column) {
-            let what = "its cells are not one for each column, or it names other columns";
-            let name = format!("tables/migration.toml, {}, {}", published.title, row.name);
-            return Err(Error::field(name, what));
-        }
         for (column, value) in published.column.iter().zip(&row.values) {
             let setting = column.setting.or(row.setting).or(published.all);
             cells.push(Cell {
                 row: row.name.clone(),
                 column: column.name.clone(),
                 published: *value,
-                model: published.measure.of(&setting.call()?),
+                model: modelled(published.measure, &call(setting)?),
                 is_calibration: row.calibration.contains(&column.name),
             });
         }
@@ -164,7 +79,7 @@ fn table(published: PublishedTable) -> Result<Table, Error> {
     Ok(Table {
         title: published.title,
         source: published.source,
-        unit: published.measure.unit().to_string(),
+        unit: unit(published.measure).to_string(),
         noise_percent: published.noise_percent,
         cells,
         notes: published.notes,
@@ -222,14 +137,5 @@ mod tests {
         assert!(of("1b").median_error() < 0.13, "{}", of("1b"));
         assert!(of("2B, order 0").median_error() < 0.07, "{}", of("2B"));
         assert!(of("2B, order 9").median_error() < 0.015, "{}", of("2B"));
-    }
-
-    #[test]
-    fn a_row_with_a_cell_too_few_is_named() {
-        let mut published: Published = toml::from_str(FILE).unwrap();
-        let mut first = published.table.swap_remove(0);
-        first.row[0].values.pop();
-        let error = table(first).unwrap_err().to_string();
-        assert!(error.contains("1a"), "{error}");
     }
 }

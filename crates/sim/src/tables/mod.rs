@@ -1,8 +1,8 @@
 //! The published tables, each cell beside what the model says.
 //!
-//! A model has numbers that no publication gives: how many accesses a benchmark makes, what its program
-//! does between two of them. Those are chosen such that the cells marked as calibration, rows of the
-//! baseline, come out; every other cell is a prediction and is never fitted.
+//! A model has numbers that no publication gives: how many accesses a benchmark makes, what its
+//! program does between two of them. Those are chosen such that the cells marked as calibration,
+//! rows of the baseline, come out; every other cell is a prediction and is never fitted.
 
 mod autonuma;
 pub mod migration;
@@ -45,7 +45,8 @@ pub struct Table {
     pub source: String,
     /// Of all cells.
     pub unit: String,
-    /// By how much figures differ that should be the same, as far as the publication shows; in percent.
+    /// By how much figures differ that should be the same, as far as the publication shows; in
+    /// percent.
     pub noise_percent: Option<f64>,
     /// The cells, row by row.
     pub cells: Vec<Cell>,
@@ -54,8 +55,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// For a terminal: rows and columns as published; each cell with the model's figure and its error. A
-    /// star marks calibration.
+    /// For a terminal: rows and columns as published; each cell with the model's figure and its
+    /// error. A star marks calibration.
     pub fn text(&self) -> String {
         let mut text = format!("{} [{}]\n  {}\n", self.title, self.unit, self.source);
         let width = self
@@ -112,7 +113,8 @@ pub struct Descriptor {
 pub const TABLES: &[Descriptor] = &[
     Descriptor {
         name: "promotion",
-        doc: "Promotion without pressure: 64 threads on 8 GiB of the lower tier; versions 3 to 6 of pghot.",
+        doc: "Promotion without pressure: 64 threads on 8 GiB of the lower tier; versions 3 to 6 \
+              of pghot.",
         make: || {
             published::make(
                 "promotion.toml",
@@ -137,8 +139,8 @@ pub const TABLES: &[Descriptor] = &[
     },
     Descriptor {
         name: "overcommit",
-        doc: "Promotion into a full top tier, from a working set that fits into a cache; versions 4 and 6 of \
-              pghot.",
+        doc: "Promotion into a full top tier, from a working set that fits into a cache; versions \
+              4 and 6 of pghot.",
         make: || {
             published::make(
                 "overcommit.toml",

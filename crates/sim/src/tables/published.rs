@@ -1,9 +1,11 @@
-//! Published tables that compare systems on one machine, as data: `crates/sim/tables/*.toml` hold the
-//! scenario, the figures, and which system and settings each cell is of.
+//! Published tables that compare systems on one machine, as data: `crates/sim/tables/*.toml` hold
+//! the scenario, and for each cell the published figure by its name, and which system and settings
+//! it is of.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use pghot_published::timed::Times;
 use serde::Deserialize;
 
 use super::{Cell, Table};
@@ -39,7 +41,11 @@ struct TableSpec {
 struct CellSpec {
     row: String,
     column: String,
-    published: f64,
+    /// Table, row and column of `pghot_published`.
+    figure: [String; 3],
+    /// The figure is in units of so many of the measure's.
+    #[serde(default = "once")]
+    times: f64,
     /// The model's system, with its settings.
     system: String,
     #[serde(default)]
@@ -50,6 +56,19 @@ struct CellSpec {
     at_s: f64,
     #[serde(default)]
     calibration: bool,
+}
+
+fn once() -> f64 {
+    1.0
+}
+
+impl CellSpec {
+    fn published(&self, times: &Times) -> Result<f64, Error> {
+        let [table, row, column] = &self.figure;
+        let figure = times.figure(table, row, column);
+        let missing = || Error::field("figure", format!("nobody published {:?}", self.figure));
+        figure.map(|figure| figure * self.times).ok_or_else(missing)
+    }
 }
 
 /// What a cell shows.
@@ -115,15 +134,16 @@ pub fn make(name: &str, text: &str) -> Result<Vec<Table>, Error> {
     };
     let runs: Result<Vec<Run>, Error> = parallel::each(&keys, run, &|_| {}).into_iter().collect();
     let runs: BTreeMap<_, _> = keys.into_iter().zip(runs?).collect();
-    let mut tables = Vec::new();
+    let (times, mut tables) = (Times::load(), Vec::new());
     for table in file.table {
         let mut cells = Vec::new();
         for cell in table.cell {
+            let published = cell.published(&times)?;
             let run = runs.get(&(cell.system, cell.set));
             cells.push(Cell {
                 row: cell.row,
                 column: cell.column,
-                published: cell.published,
+                published,
                 model: run.map_or(0.0, |run| cell.measure.of(run, cell.at_s)),
                 is_calibration: cell.calibration,
             });

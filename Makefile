@@ -2,16 +2,21 @@
 # make build        build everything, optimised
 # make demo         show promotion in an emulated machine with slow memory
 # make test         every check and every test, those in emulated machines included
+# make test-long    the same, no run cut short, and what only measures: an hour and a half
+# make lint         formats and clippy, warnings are errors
+# make unit         the tests that need no emulated machine
+# make vm-6.12      the tests in emulated machines on one kernel of testbed/kernels.toml
+# make deny         licences and sources of dependencies
 # make accuracy     how exactly each hotness source finds a known hot set
 # make costs        what each hotness source costs, and what programs feel of it
-# make stress       ten minutes of all sources while processes and memory come and go
 # make bench        measure the hot paths
 # make bench-quick  compare pghot with its rivals at small size, in about ten minutes
 # make doc          build the documentation of the code
 
 CARGO ?= cargo
+VM_TEST = PGHOT_LONG=1 $(CARGO) test --quiet --release -p pghot-testbed --test vm --
 
-.PHONY: setup build demo test check accuracy costs stress bench bench-quick doc
+.PHONY: setup build demo test test-long lint unit deny accuracy costs bench bench-quick doc
 
 setup:
 	@testbed/setup.sh
@@ -20,31 +25,43 @@ build: setup
 	$(CARGO) build --release --workspace
 
 demo: build
-	@$(CARGO) run --quiet --release -p pghot-testbed --bin demo
+	@$(CARGO) run --quiet --release -p pghot-bench -- --preset demo
 
-check: setup
+lint: setup
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	clang-format --dry-run -Werror $$(git ls-files '*.c' '*.h')
+	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
 
-test: check
+unit: setup
+	@testbed/run-tests.sh unit
+
+vm-%: setup
+	@testbed/run-tests.sh $*
+
+test: lint
 	@testbed/setup.sh --bench
 	@testbed/run-tests.sh
 
+test-long: lint deny
+	@testbed/setup.sh --bench
+	@PGHOT_LONG=1 testbed/run-tests.sh
+
+deny:
+	$(CARGO) deny --version >/dev/null 2>&1 || $(CARGO) install --locked cargo-deny
+	$(CARGO) deny check licenses bans sources
+
 accuracy: build
-	@$(CARGO) test --quiet --release -p pghot-testbed --test vm -- accuracy
+	@$(VM_TEST) accuracy
 
 costs: build
-	@$(CARGO) test --quiet --release -p pghot-testbed --test vm -- costs
-
-stress: build
-	@PGHOT_STRESS_SECONDS=600 $(CARGO) test --quiet --release -p pghot-testbed --test vm -- stress
+	@$(VM_TEST) costs
 
 bench: setup
 	$(CARGO) bench -p pghot-hotness -p pghot-hint -p pghot-sim
 
 bench-quick: build
 	@testbed/setup.sh --bench
-	@$(CARGO) run --quiet --release -p pghot-bench -- --quick
+	@$(CARGO) run --quiet --release -p pghot-bench -- --preset quick
 
 doc: setup
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps

@@ -1,15 +1,24 @@
 #!/bin/bash
-# Runs every test of the workspace; the last line is the sum over all test binaries:
+# Runs tests of the workspace; the last line is the sum over all test binaries:
 #
 #   N passed, N failed, N skipped
 #
 # and before it stands why each one failed, once more: the test itself may be an hour up.
 #
-# Everything runs optimised, which is what the tests in guests test, and builds once. Cargo does not
-# build another package's binaries, or the plugin, by itself, so that is done before those tests.
-# Fails if anything failed, be it a test, a build, or a test binary that ended early.
+#   testbed/run-tests.sh           all of them
+#   testbed/run-tests.sh unit      those that need no guest
+#   testbed/run-tests.sh KERNEL    those in guests, on one kernel of kernels.toml
+#
+# With PGHOT_LONG=1 runs are not cut short when they are decided, and tests that measure run too.
+#
+# Everything runs optimised, which is what the tests in guests test, and is built once: the same
+# packages are named each time, because cargo builds a package anew when others ask for other
+# features. Cargo does not build another package's binaries, or the plugin, by itself, so that is
+# done before the tests in guests. Fails if anything failed, be it a test, a build, or a test binary
+# that ended early.
 set -uo pipefail
 
+part=${1:-all}
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 status=0
@@ -18,11 +27,30 @@ run() {
     "$@" 2>&1 | tee -a "$log" || status=1
 }
 
-run cargo test --release --workspace --exclude pghot-testbed --exclude pghot-bench --no-fail-fast
-# What is not compiled by default.
-run cargo test --release -p pghot-sim --features parquet --lib -- parquet
-run cargo build --release --workspace
-run cargo test --release -p pghot-testbed -p pghot-bench --no-fail-fast
+tests() {
+    run cargo test --release --workspace --no-fail-fast "$@"
+}
+
+# Binaries of tests in guests begin with vm, and others must not.
+unit() {
+    tests --lib --bins --test '[!v]*'
+    tests --doc
+    # What is not compiled by default.
+    [[ -z ${PGHOT_LONG:-} ]] || tests --features pghot-sim/parquet --lib -- parquet
+}
+
+case $part in
+all)
+    unit
+    run cargo build --release --workspace
+    tests --test 'vm*'
+    ;;
+unit) unit ;;
+*)
+    run cargo build --release --workspace
+    tests --test vm -- "$part::"
+    ;;
+esac
 
 # Every Rust test binary ends with "test result: ok. 3 passed; 0 failed; 1 ignored; ...".
 awk -v status="$status" '
@@ -35,11 +63,11 @@ awk -v status="$status" '
         }
     }
     /^test .* \.\.\. ignored/ { reasons = reasons "skipped: " substr($0, 6) "\n" }
-    # A failure is told between "---- name ----" and an empty line or the next one; VM tests also tell
-    # of their first attempt.
+    # A failure is told between "---- name ----" and an empty line or the next one; VM tests also
+    # tell of their first attempt, and the ledger of earlier ones.
     /^---- .* ----$/ { why = 20 }
     /^$/ { why = 0 }
-    / failed and is run once more, / { print_line($0) }
+    / failed and is run once more, / || /^ledger: / { print_line($0) }
     why > 0 { why--; print_line($0) }
     END {
         if (status && !failed) print "no test failed, but a build or a test binary did: see above"

@@ -15,8 +15,8 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cache=${PGHOT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/pghot}
 work= # the folder of the fetch under way
-host_packages=(qemu-system-x86 clang libelf-dev zlib1g-dev pkg-config make gcc libc6-dev
-    attr btrfs-progs e2fsprogs kmod mount xfsprogs xz-utils zstd)
+host_packages=(qemu-system-x86 clang clang-format libelf-dev zlib1g-dev pkg-config make gcc
+    libc6-dev attr btrfs-progs e2fsprogs kmod mount xfsprogs xz-utils zstd)
 
 # depmod and modprobe are there, whoever asks.
 PATH=$PATH:/usr/sbin:/sbin
@@ -210,10 +210,10 @@ fetch_kernel() {
 
 # --- The emulator --------------------------------------------------------------------------------
 
-# QEMU before 8.1 reads the guest code that it translates without locking its pages. A CPU that reads
-# an instruction while the kernel patches it keeps what it read: the kernel's int3, which nobody
-# answers any more. Guests die of that at boot, and whenever BPF programs come and go; with newer ones
-# it is rare. And before 9.0 plugins had another interface than the witness speaks.
+# QEMU before 8.1 reads the guest code that it translates without locking its pages. A CPU that
+# reads an instruction while the kernel patches it keeps what it read: the kernel's int3, which
+# nobody answers any more. Guests die of that at boot, and whenever BPF programs come and go; with
+# newer ones it is rare. And before 9.0 plugins had another interface than the witness speaks.
 host_emulator_is_good() {
     local major
     major=$(qemu-system-x86_64 --version | sed -n 's/.* version \([0-9]*\)\..*/\1/p')
@@ -312,8 +312,8 @@ main() {
     mkdir -p "$cache"
     trap 'rm -rf "$work"' EXIT
     while read -r name suite package; do
-        [[ $refresh == no && -s $cache/kernels/$name/vmlinuz && -d $cache/kernels/$name/modules ]] ||
-            fetch_kernel "$name" "$suite" "$package"
+        [[ $refresh == no && -s $cache/kernels/$name/vmlinuz &&
+            -d $cache/kernels/$name/modules ]] || fetch_kernel "$name" "$suite" "$package"
     done < <(kernel_table)
     host_emulator_is_good || [[ $refresh == no && -x $cache/qemu/bin/qemu-system-x86_64 ]] ||
         fetch_emulator

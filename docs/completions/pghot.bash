@@ -16,9 +16,6 @@ _pghot() {
             ",$1")
                 cmd="pghot"
                 ;;
-            pghot,bench)
-                cmd="pghot__subcmd__bench"
-                ;;
             pghot,doctor)
                 cmd="pghot__subcmd__doctor"
                 ;;
@@ -51,9 +48,6 @@ _pghot() {
                 ;;
             pghot,status)
                 cmd="pghot__subcmd__status"
-                ;;
-            pghot__subcmd__help,bench)
-                cmd="pghot__subcmd__help__subcmd__bench"
                 ;;
             pghot__subcmd__help,doctor)
                 cmd="pghot__subcmd__help__subcmd__doctor"
@@ -146,22 +140,8 @@ _pghot() {
 
     case "${cmd}" in
         pghot)
-            opts="-h -V --help --version run status explain hint set doctor restore record bench sim generate help"
+            opts="-h -V --help --version run status explain hint set doctor restore record sim generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        pghot__subcmd__bench)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -228,22 +208,8 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__help)
-            opts="run status explain hint set doctor restore record bench sim generate help"
+            opts="run status explain hint set doctor restore record sim generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        pghot__subcmd__help__subcmd__bench)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi

@@ -46,8 +46,9 @@ pub(crate) fn build(
     Ok(cpio.finish())
 }
 
-/// A binary without what only debuggers read, which is most of it and would take memory of the guest.
-/// Kept for the next guest of this process. A script, or a host without `strip`, goes in as it is.
+/// A binary without what only debuggers read, which is most of it and would take memory of the
+/// guest. Kept for the next guest of this process. A script, or a host without `strip`, goes in as
+/// it is.
 fn stripped(binary: &Path) -> Result<Vec<u8>, Error> {
     static KEPT: Mutex<BTreeMap<PathBuf, Vec<u8>>> = Mutex::new(BTreeMap::new());
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);

@@ -10,7 +10,7 @@ use crate::Error;
 /// One bootable image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kernel {
-    /// Its name in `kernels.toml`, or the path given in `PGHOT_KERNEL`.
+    /// Its name in `kernels.toml`.
     pub name: String,
     /// The image itself.
     pub image: PathBuf,
@@ -37,19 +37,6 @@ impl Kernel {
             name: name.to_owned(),
             image,
             modules,
-        })
-    }
-
-    /// The image named by the environment variable `PGHOT_KERNEL`, else the cached image `name`.
-    pub fn from_env_or(name: &str) -> Result<Self, Error> {
-        let Some(image) = env::var_os("PGHOT_KERNEL").map(PathBuf::from) else {
-            return Self::find(name);
-        };
-        fs::metadata(&image).map_err(Error::io(&image))?;
-        Ok(Self {
-            name: image.display().to_string(),
-            image,
-            modules: Vec::new(),
         })
     }
 

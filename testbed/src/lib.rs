@@ -25,10 +25,12 @@
 //! The emulator is right about what the kernel does (page placement, counters, faults) and wrong
 //! about how long it takes: judge by counts, never by wall time.
 
+mod daemon;
 pub mod damon;
 mod error;
 mod initramfs;
 mod kernel;
+mod ledger;
 mod machine;
 mod process;
 mod program;
@@ -36,8 +38,10 @@ pub mod protocol;
 mod qemu;
 mod vm;
 
+pub use daemon::{Daemon, number};
 pub use error::Error;
 pub use kernel::Kernel;
+pub use ledger::Ledger;
 pub use machine::{Machine, Node};
 pub use process::{Output, Process, Status};
 pub use program::program;

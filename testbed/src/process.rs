@@ -8,6 +8,9 @@ use crate::protocol::{Answer, Call};
 use crate::qemu::Qemu;
 use crate::vm::unexpected;
 
+/// The agent waits in short turns: host and guest need not agree on how long a second is.
+const TURN: Duration = Duration::from_millis(500);
+
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
@@ -106,6 +109,11 @@ impl Process {
         self.poll(Duration::ZERO)
     }
 
+    /// The same, but waits for the end for a while: shorter than a call may take.
+    pub fn wait_a_moment(&self) -> Result<Option<Status>, Error> {
+        self.poll(TURN / self.qemu.dilation())
+    }
+
     /// Waits for the end of the process, at most `limit` of guest time, and returns all it wrote.
     pub fn wait(&mut self, limit: Duration) -> Result<Output, Error> {
         self.wait_on_host(limit * self.qemu.dilation())
@@ -116,9 +124,7 @@ impl Process {
         let end = Instant::now() + limit;
         let status = loop {
             let left = end.saturating_duration_since(Instant::now());
-            // Short turns: host and guest need not agree on how long a second is.
-            let turn = left.min(Duration::from_millis(500)) / self.qemu.dilation();
-            if let Some(status) = self.poll(turn)? {
+            if let Some(status) = self.poll(left.min(TURN) / self.qemu.dilation())? {
                 break status;
             }
             if left.is_zero() {
@@ -136,10 +142,14 @@ impl Process {
 
     /// Kills the process and everything in its group, and waits for its end.
     pub fn kill(&mut self) -> Result<Output, Error> {
-        self.qemu.call(Call::Kill {
+        let killed = self.qemu.call(Call::Kill {
             pid: -self.pid,
             signal: libc::SIGKILL,
-        })?;
+        });
+        // One that has ended by itself has no group any more.
+        if self.try_wait()?.is_none() {
+            killed?;
+        }
         self.wait_on_host(self.qemu.remaining())
     }
 

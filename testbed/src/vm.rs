@@ -357,8 +357,8 @@ pub fn guest_binary(name: &str) -> Result<PathBuf, Error> {
     built_file(name, package)
 }
 
-/// A binary or library of this workspace, built with the profile of the running program: next to it, or
-/// one level up from a test executable in `deps/`.
+/// A binary or library of this workspace, built with the profile of the running program: next to
+/// it, or one level up from a test executable in `deps/`.
 fn built_file(name: &str, package: &str) -> Result<PathBuf, Error> {
     let exe = std::env::current_exe().map_err(Error::io(Path::new("the running program")))?;
     let mut dir = exe.parent().unwrap_or(Path::new("/"));

@@ -13,7 +13,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("crates/engine", &["hotness"]),
     ("crates/linux", &["hotness", "engine"]),
     ("crates/profile", &[]),
-    ("crates/sources", &["hint", "hotness", "linux", "profile"]),
+    ("crates/published", &[]),
+    (
+        "crates/sources",
+        &["engine", "hint", "hotness", "linux", "profile"],
+    ),
     ("crates/daemon", &["hotness", "engine", "linux", "sources"]),
     (
         "crates/cli",
@@ -23,11 +27,21 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     (
         "crates/sim",
-        &["engine", "hotness", "sources", "profile", "workloads"],
+        &[
+            "engine",
+            "hotness",
+            "sources",
+            "profile",
+            "published",
+            "workloads",
+        ],
     ),
     ("crates/workloads", &[]),
     ("testbed", &[]),
-    ("testbed/bench", &["testbed", "witness", "workloads"]),
+    (
+        "testbed/bench",
+        &["published", "testbed", "witness", "workloads"],
+    ),
     ("testbed/dilate", &[]),
     ("testbed/plugin", &["witness"]),
     ("testbed/witness", &["workloads"]),

@@ -40,6 +40,8 @@ mod stress;
 mod table;
 #[path = "vm/testbed.rs"]
 mod testbed;
+#[path = "vm/tiers.rs"]
+mod tiers;
 #[path = "vm/together.rs"]
 mod together;
 #[path = "vm/witness.rs"]
@@ -52,9 +54,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use libtest_mimic::{Arguments, Failed, Trial};
-use pghot_testbed::{Kernel, Machine, Vm};
+use pghot_testbed::{Kernel, Ledger, Machine, Vm};
 
 use pool::Pool;
 
@@ -63,7 +65,7 @@ use pool::Pool;
 const GUESTS_MAX: usize = 2;
 
 /// Tests whose times are printed at the end: who wants a shorter suite looks there first.
-const SLOWEST_SHOWN: usize = 20;
+const SLOWEST_SHOWN: usize = 10;
 
 /// One test in a guest.
 struct Test {
@@ -73,6 +75,10 @@ struct Test {
     fresh: bool,
     /// The only kernel that it runs on; all without.
     kernel: Option<&'static str>,
+    /// Whether one kernel is enough: it is about the testbed or a program of ours.
+    once: bool,
+    /// Whether it is left to `make test-long`.
+    long: bool,
     limit: Duration,
     run: fn(&mut Ctx) -> Result<()>,
 }
@@ -97,6 +103,8 @@ impl Test {
             machine,
             fresh: false,
             kernel: None,
+            once: false,
+            long: false,
             limit: Duration::from_secs(200),
             run,
         }
@@ -118,22 +126,40 @@ impl Test {
         }
     }
 
+    /// The same on the first kernel alone, because another would show nothing new; in the long form
+    /// on all.
+    const fn once(self) -> Self {
+        Self { once: true, ..self }
+    }
+
+    /// The same in `make test-long` alone, because it measures more than it asserts.
+    const fn long(self) -> Self {
+        Self { long: true, ..self }
+    }
+
     /// The same with another limit.
     const fn limit(self, limit: Duration) -> Self {
         Self { limit, ..self }
     }
 
+    /// Whether it runs on the kernel in this form of the suite.
+    fn is_wanted(&self, kernel: &str, is_first_kernel: bool) -> bool {
+        self.kernel.is_none_or(|only| only == kernel)
+            && (is_first_kernel || !self.once || rig::is_long())
+            && (!self.long || rig::is_long())
+    }
+
     /// Runs the test, and once more in another guest if it fails: emulated machines on a busy host
-    /// miss a deadline now and then. The first failure is printed, and named again at the end; what
-    /// is really broken fails both times.
-    fn run_twice(&self, name: &str, kernel: &str, pool: &Pool) -> Result<()> {
-        let Err(error) = self.run(kernel, pool, self.fresh) else {
-            return Ok(());
-        };
-        eprintln!("{name} failed and is run once more, in a guest of its own: {error:#}");
-        self.run(kernel, pool, true)?;
-        pool.note_second_attempt(name);
-        Ok(())
+    /// miss a deadline now and then. The first failure is printed and goes into the ledger, which
+    /// says when it is one too many; what is really broken fails both times.
+    fn run_twice(&self, name: &str, kernel: &str, pool: &Pool, ledger: &Ledger) -> Result<()> {
+        let first = self.run(kernel, pool, self.fresh);
+        let noted = ledger.note(name, first.is_ok());
+        if let Err(error) = first {
+            eprintln!("{name} failed and is run once more, in a guest of its own: {error:#}");
+            self.run(kernel, pool, true)?;
+        }
+        noted.map_err(|error| anyhow!(error))
     }
 
     fn run(&self, kernel: &str, pool: &Pool, fresh: bool) -> Result<()> {
@@ -171,6 +197,7 @@ fn tests() -> impl Iterator<Item = &'static Test> {
         testbed::TESTS,
         promotion::TESTS,
         safety::TESTS,
+        tiers::TESTS,
         stress::TESTS,
         together::TESTS,
         costs::TESTS,
@@ -218,20 +245,20 @@ fn main() -> ExitCode {
         }
     };
 
-    let pool = Arc::new(Pool::default());
+    let (pool, ledger) = (Arc::new(Pool::default()), Arc::new(Ledger::of_host()));
     let mut trials = Vec::new();
-    for kernel in kernels {
+    for (number, kernel) in kernels.into_iter().enumerate() {
         // Tests of one machine follow each other, so that they find its guest running.
         let mut tests: Vec<_> = tests()
-            .filter(|test| test.kernel.is_none_or(|only| only == kernel))
+            .filter(|test| test.is_wanted(&kernel, number == 0))
             .collect();
         tests.sort_by_key(|test| test.machine);
         for test in tests {
-            let (kernel, pool) = (kernel.clone(), Arc::clone(&pool));
+            let (kernel, pool, ledger) = (kernel.clone(), Arc::clone(&pool), Arc::clone(&ledger));
             let name = format!("{kernel}::{}::{}", test.machine, test.name);
             trials.push(Trial::test(name.clone(), move || {
                 let start = Instant::now();
-                let result = test.run_twice(&name, &kernel, &pool);
+                let result = test.run_twice(&name, &kernel, &pool, &ledger);
                 pool.note_time(&name, start.elapsed());
                 result.map_err(|error| Failed::from(format!("{error:#}")))
             }));
@@ -239,13 +266,15 @@ fn main() -> ExitCode {
     }
     let conclusion = libtest_mimic::run(&arguments, trials);
     pool.clear();
-    for name in pool.second_attempts() {
-        println!("unsteady: {name} passed only at its second attempt");
+    for line in ledger.lines() {
+        println!("{line}");
     }
     let times = pool.times();
     for (took, name) in times.iter().take(SLOWEST_SHOWN) {
         println!("slow: {name} took {:.0} s", took.as_secs_f64());
     }
+    let all: Duration = times.iter().map(|(took, _)| *took).sum();
+    println!("slow: all {} took {:.0} s", times.len(), all.as_secs_f64());
     if let Err(error) = publish() {
         eprintln!("cannot write what was measured: {error:#}");
         return ExitCode::FAILURE;

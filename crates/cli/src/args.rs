@@ -26,7 +26,6 @@ pub fn command() -> Command {
         .subcommand(doctor())
         .subcommand(restore())
         .subcommand(record::command(&[config(), option_arg("socket")]))
-        .subcommand(bench())
         .subcommand(sim::command())
         .subcommand(generate())
 }
@@ -52,7 +51,7 @@ fn run() -> Command {
 
 fn status() -> Command {
     Command::new("status")
-        .about("Show how the daemon fares, and why nothing moves if nothing does")
+        .about("Show what the daemon does, and why nothing moves if nothing does")
         .arg(json())
         .args([config(), option_arg("socket")])
 }
@@ -132,25 +131,6 @@ fn restore() -> Command {
     Command::new("restore")
         .about("Put back the kernel settings that a killed daemon left changed")
         .args([config(), option_arg("state_file")])
-}
-
-/// Its own flags are those of the harness, which a host that only runs the daemon does not have.
-fn bench() -> Command {
-    let arguments = Arg::new("arguments")
-        .value_name("ARGUMENTS")
-        .num_args(0..)
-        .trailing_var_arg(true)
-        .allow_hyphen_values(true)
-        .help("Workloads and flags; `pghot bench --help` shows them");
-    Command::new("bench")
-        .about("Compare pghot with its rivals, in emulated machines with a witness of every access")
-        .long_about(
-            "Compare pghot with its rivals, in emulated machines with a witness of every access. \
-             This is for a build tree: it runs `pghot-bench`, which lies next to `pghot` there, and \
-             needs what `make setup` installs. The machine that it runs on is not touched.",
-        )
-        .disable_help_flag(true)
-        .arg(arguments)
 }
 
 fn generate() -> Command {

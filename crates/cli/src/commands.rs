@@ -1,10 +1,8 @@
 //! What each command does.
 
-use std::env;
 use std::io::{ErrorKind, IsTerminal, Write, stderr, stdout};
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
 use clap::ArgMatches;
@@ -33,30 +31,11 @@ pub fn dispatch(matches: &ArgMatches) -> Result<ExitCode> {
         Some(("record", matches)) => {
             options(matches).and_then(|options| record::run(matches, &options.socket))
         }
-        Some(("bench", matches)) => bench(matches),
         Some(("sim", matches)) => sim::dispatch(matches),
         Some(("generate", matches)) => generate(matches),
         _ => Err(Usage("a command is missing, see `pghot --help`".into()).into()),
     }
     .map(|()| ExitCode::SUCCESS)
-}
-
-/// Becomes the harness. Returns only if that cannot be.
-fn bench(matches: &ArgMatches) -> Result<()> {
-    const HARNESS: &str = "pghot-bench";
-    let own = env::current_exe().map_err(|error| anyhow!("cannot find myself: {error}"))?;
-    let harness = own.with_file_name(HARNESS);
-    let arguments = matches.get_many::<String>("arguments");
-    let error = Command::new(&harness)
-        .args(arguments.unwrap_or_default())
-        .exec();
-    match error.kind() {
-        ErrorKind::NotFound => Err(anyhow!(
-            "there is no {}: benchmarks run from a build tree, after `make build`",
-            harness.display()
-        )),
-        _ => Err(anyhow!("cannot run {}: {error}", harness.display())),
-    }
 }
 
 fn options(matches: &ArgMatches) -> Result<Options> {

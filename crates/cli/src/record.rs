@@ -43,8 +43,8 @@ pub fn command(daemon: &[Arg]) -> Command {
         .long("pause-sources")
         .action(ArgAction::SetTrue)
         .help(
-            "Switch those of the daemon's sources off for the recording that read the same accessed \
-             bits; without, it refuses to record beside them",
+            "Switch those of the daemon's sources off for the recording that read the same \
+             accessed bits; without, it refuses to record beside them",
         );
     let out = Arg::new("out")
         .long("out")
@@ -56,20 +56,26 @@ pub fn command(daemon: &[Arg]) -> Command {
         .about("Record which memory programs touch, over time, for `pghot sim replay`")
         .long_about(
             "Record which memory programs touch, over time, for `pghot sim replay`. It clears and \
-             reads accessed bits in page tables, as the source pgtscan does, of all tiers; it needs \
-             root, and no lower tier. The profile has neither contents nor addresses. Processes \
-             that are opted out of scanning are left out. Ctrl-C ends the recording and keeps it.",
+             reads accessed bits in page tables, as the source pgtscan does, of all tiers; it \
+             needs root, and no lower tier. The profile has neither contents nor addresses. \
+             Processes that are opted out of scanning are left out. Ctrl-C ends the recording and \
+             keeps it.",
         )
         .args([
             pid,
             number("seconds", "S", "60", "How long to record"),
-            number("interval-ms", "MS", "1000", "Time between two looks at a process"),
+            number(
+                "interval-ms",
+                "MS",
+                "1000",
+                "Time between two looks at a process",
+            ),
             number(
                 "stall-max-ms",
                 "MS",
                 "10",
-                "How long clearing may keep a process from changing its mappings; where that is too \
-                 short, a way is taken that does not see shared pages",
+                "How long clearing may keep a process from changing its mappings; where that is \
+                 too short, a way is taken that does not see shared pages",
             ),
             names,
             pause,

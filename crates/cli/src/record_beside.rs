@@ -1,4 +1,5 @@
-//! Who else reads and clears the accessed bits that `pghot record` does: the daemon's sources, and DAMON.
+//! Who else reads and clears the accessed bits that `pghot record` does: the daemon's sources, and
+//! DAMON.
 //!
 //! Two that clear the same bits each miss what the other has seen.
 
@@ -21,7 +22,8 @@ pub struct Paused {
 }
 
 impl Paused {
-    /// Switches off those that read accessed bits, if any run and `may_pause`; refuses if they may not be.
+    /// Switches off those that read accessed bits, if any run and `may_pause`; refuses if they may
+    /// not be.
     pub fn sources(socket: &Path, may_pause: bool) -> Result<Option<Paused>> {
         let status = match protocol::ask(socket, &Request::Status) {
             Ok(Response::Status(status)) => status,
@@ -49,8 +51,8 @@ impl Paused {
         if !may_pause {
             return Err(anyhow!(
                 "the daemon's source {} reads the same accessed bits, and both would miss what the \
-                 other sees: record with --pause-sources, or switch it off yourself with `pghot set \
-                 enabled_sources {without:#x}`",
+                 other sees: record with --pause-sources, or switch it off yourself with `pghot \
+                 set enabled_sources {without:#x}`",
                 reader.name
             ));
         }
@@ -62,7 +64,8 @@ impl Paused {
         }))
     }
 
-    /// As before, unless somebody else has set them meanwhile. A daemon that has ended needs nothing.
+    /// As before, unless somebody else has set them meanwhile. A daemon that has ended needs
+    /// nothing.
     fn resume(&self) -> Result<()> {
         match protocol::ask(&self.socket, &Request::Status) {
             Ok(Response::Status(status)) if enabled(&status) == self.without => {
@@ -77,8 +80,8 @@ impl Drop for Paused {
     fn drop(&mut self) {
         if let Err(error) = self.resume() {
             eprintln!(
-                "pghot: warning: the daemon's sources stay off: {error:#}; switch them on again with `pghot \
-                 set enabled_sources {:#x}`",
+                "pghot: warning: the daemon's sources stay off: {error:#}; switch them on again \
+                 with `pghot set enabled_sources {:#x}`",
                 self.before
             );
         }
@@ -102,14 +105,15 @@ fn set(socket: &Path, mask: u64) -> Result<()> {
     }
 }
 
-/// Those of the kernel are no reason not to record: what they take is small, of huge pages alone it is much.
+/// Those of the kernel are no reason not to record: what they take is small, of huge pages alone it
+/// is much.
 pub fn warn_of_the_kernels_readers(root: &SysRoot) {
     let readers = ["damon", "damon_stat"];
     let found = fights(root).into_iter();
     for fight in found.filter(|fight| readers.contains(&fight.id) && fight.level != Level::Ok) {
         eprintln!(
-            "pghot: warning: {} clears accessed bits, which the recording then misses, of huge pages above \
-             all; to switch it off: {}",
+            "pghot: warning: {} clears accessed bits, which the recording then misses, of huge \
+             pages above all; to switch it off: {}",
             fight.id, fight.advice
         );
     }

@@ -291,7 +291,8 @@ fn run_chaos(matches: &ArgMatches) -> Result<()> {
     for seed in first..first.saturating_add(runs) {
         let story = chaos::run(seed, None).map_err(|found| anyhow!("seed {seed}: {found}"))?;
         say(&format!(
-            "seed {seed}: nothing wrong; {} pages promoted, {} demoted, {} refused, the daemon killed {} times\n",
+            "seed {seed}: nothing wrong; {} pages promoted, {} demoted, {} refused, the daemon \
+             killed {} times\n",
             story.promoted_pages, story.demoted_pages, story.refused_pages, story.restarts
         ))?;
     }

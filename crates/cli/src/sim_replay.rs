@@ -31,9 +31,10 @@ pub fn command() -> Command {
     Command::new("replay")
         .about("Replay a recorded profile under several systems and compare them")
         .long_about(
-            "Replay a recorded profile under several systems and compare them. The profile says which \
-             memory was touched when; how often is estimated, and how much it matters follows from \
-             --misses. Compared is the time that threads worked. `pghot sim sweep` takes profiles, too.",
+            "Replay a recorded profile under several systems and compare them. The profile says \
+             which memory was touched when; how often is estimated, and how much it matters \
+             follows from --misses. Compared is the time that threads worked. `pghot sim sweep` \
+             takes profiles, too.",
         )
         .args([profile, machine, top, misses()])
         .args(sim::run_args())
@@ -73,7 +74,8 @@ pub fn run(matches: &ArgMatches) -> Result<()> {
     sim::compare(scenario, matches)
 }
 
-/// A scenario from a file of either kind. A profile gets a machine whose top tier has room for all of it.
+/// A scenario from a file of either kind. A profile gets a machine whose top tier has room for all
+/// of it.
 pub fn load(path: &Path, matches: &ArgMatches) -> Result<Scenario> {
     if !file::is_profile(path) {
         return Ok(Scenario::load(path)?);

@@ -88,10 +88,8 @@ pub fn run(matches: &ArgMatches) -> Result<()> {
             .collect(),
         seeds: matches.get_one::<u64>("seeds").copied().unwrap_or(1),
     };
-    let unknown = sweep
-        .settings
-        .iter()
-        .find(|(system, _, _)| !sweep.systems.contains(system));
+    let mut settings = sweep.settings.iter();
+    let unknown = settings.find(|(system, _, _)| !sweep.systems.contains(system));
     if let Some((system, name, _)) = unknown {
         return Err(Usage(format!(
             "--vary {system}.{name}: {system} is not among the systems that run"

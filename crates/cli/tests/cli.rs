@@ -35,45 +35,6 @@ fn assert_refused(args: &[&str], code: i32, part: &str) {
     assert_eq!(ran.stderr.trim_end().lines().count(), 1, "{context}");
 }
 
-fn has_lower_tier() -> bool {
-    let doctor: serde_json::Value =
-        serde_json::from_str(&pghot(&["doctor", "--json"]).stdout).unwrap();
-    let nodes = doctor["nodes"].as_array().unwrap();
-    nodes.iter().any(|node| node["is_lower_tier"] == true)
-}
-
-#[test]
-fn run_without_a_lower_tier_names_the_demo() {
-    if has_lower_tier() {
-        eprintln!("skipped: this machine has a lower tier");
-        return;
-    }
-    assert_refused(&["run"], 1, "no lower memory tier");
-    assert_refused(&["run", "--dry-run"], 1, "make demo");
-}
-
-#[test]
-fn benchmarks_need_a_build_tree() {
-    let folder = tempfile::tempdir().unwrap();
-    let alone = folder.path().join("pghot");
-    std::fs::copy(env!("CARGO_BIN_EXE_pghot"), &alone).unwrap();
-    let output = Command::new(&alone)
-        .args(["bench", "--help"])
-        .output()
-        .unwrap();
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    assert!(stderr.contains("make build"), "{stderr}");
-
-    // What is next to it gets all arguments, flags included.
-    let harness = folder.path().join("pghot-bench");
-    std::os::unix::fs::symlink("/bin/echo", &harness).unwrap();
-    let output = Command::new(&alone)
-        .args(["bench", "promote", "--seeds", "2"])
-        .output();
-    assert_eq!(output.unwrap().stdout, b"promote --seeds 2\n");
-}
-
 #[test]
 fn the_simulator_compares_and_names_what_is_wrong() {
     let dir = tempfile::tempdir().unwrap();
@@ -82,7 +43,8 @@ fn the_simulator_compares_and_names_what_is_wrong() {
         std::fs::write(&path, text).unwrap();
         path.to_str().unwrap().to_owned()
     };
-    let sound = "name = 'small'\n[[machine.node]]\nmemory_mib = 64\ncpus = 2\nlatency_ns = [100, 250]\n\
+    let sound = "name = 'small'\n[[machine.node]]\nmemory_mib = 64\ncpus = 2\nlatency_ns = [100, \
+                 250]\n\
         [[machine.node]]\nmemory_mib = 128\n[[process]]\nworkload = 'promote'\nmemory_mib = 16\n\
         accesses = 20_000_000\n";
     let sound_file = file("sound.toml", sound);

@@ -72,6 +72,11 @@ pub struct Args {
     #[arg(long)]
     pub until_promoted: bool,
 
+    /// End early, once 95 % of the hot pages are on fast nodes and so are so few of the cold ones
+    /// that have been touched that 95 % of all pages there will be hot
+    #[arg(long)]
+    pub until_good: bool,
+
     /// How much longer to go on then
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub linger_ms: u64,

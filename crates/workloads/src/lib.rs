@@ -37,6 +37,7 @@ pub mod autonuma;
 pub mod bfs;
 pub mod cached_file;
 pub mod churn;
+pub mod decided;
 pub mod first_folio;
 pub mod forked;
 pub mod graph;

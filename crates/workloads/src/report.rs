@@ -71,8 +71,11 @@ pub struct Done {
     pub hot_left: u64,
     /// Share of the hot pages that is on fast nodes.
     pub recall: f64,
-    /// Share of the pages on fast nodes that is hot; null if none is there.
+    /// Share of the pages on fast nodes that is hot, if the cold pages that have not been touched
+    /// yet do as the others did; null if none is there.
     pub precision: Option<f64>,
+    /// Share of the cold pages that was touched, if they are to be.
+    pub swept: f64,
     /// Pages per node at the end.
     pub nodes: NodePages,
     /// Accesses, hot and cold.
@@ -194,7 +197,10 @@ mod tests {
             accesses: 9,
         });
         let text = serde_json::to_string(&event).unwrap();
-        let expected = r#"{"event":"sample","t_s":0.5,"nodes":{"2":7},"hot_fast":1,"cold_fast":0,"accesses":9}"#;
+        let expected = concat!(
+            r#"{"event":"sample","t_s":0.5,"nodes":{"2":7},"#,
+            r#""hot_fast":1,"cold_fast":0,"accesses":9}"#
+        );
         assert_eq!(text, expected);
     }
 }

@@ -11,15 +11,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::guest::{Growth, Snapshot, Watchers};
+use crate::guest::{Growth, Snapshot, Watchers, node_kib};
 use crate::systems::{self, Home, Running};
-use crate::workloads::{self, Job, Ran, Scope, Workload};
+use crate::workloads::{self, Job, Ran, Scope, Size, Workload};
 
-/// The machine of all cells: one node of each tier.
-pub const MACHINE: &str = "bench";
-
-/// Bytes of the modelled last-level cache: much less than what any workload has hot at a time, as on
-/// machines, whose memory and caches are both some thousand times as large.
+/// Bytes of the modelled last-level cache: much less than what any workload has hot at a time, as
+/// on machines, whose memory and caches are both some thousand times as large.
 const CACHE_BYTES: u64 = 128 << 10;
 
 /// How long a guest may live from the beginning of a workload on.
@@ -38,7 +35,7 @@ pub struct Setting {
     pub workload: String,
     /// See [`systems::SYSTEMS`].
     pub system: String,
-    /// Of the accesses.
+    /// Of the accesses; 0 to warm up.
     pub seed: u64,
     /// Accesses of all threads.
     pub accesses: u64,
@@ -46,6 +43,8 @@ pub struct Setting {
     pub threads: u32,
     /// Its kind of memory.
     pub backing: String,
+    /// The machine's name.
+    pub machine: String,
     /// The kernel's name in kernels.toml.
     pub kernel: String,
     /// How many times slower than the host's the guest's clock runs.
@@ -56,6 +55,7 @@ impl Setting {
     /// Its name, in files and messages.
     pub fn name(&self) -> String {
         let Setting {
+            machine: _,
             kernel,
             workload,
             backing,
@@ -70,6 +70,27 @@ impl Setting {
             by => format!("-slower{by}"),
         };
         format!("{kernel}-{workload}-{backing}-{system}-{accesses}x{threads}-{seed}{slower}")
+    }
+
+    /// The same for people.
+    pub fn title(&self) -> String {
+        let run = match self.is_warm_up() {
+            true => "warm-up".to_owned(),
+            false => format!("run {}", self.seed),
+        };
+        let Setting {
+            workload,
+            backing,
+            system,
+            kernel,
+            ..
+        } = self;
+        format!("{workload}, {backing}, kernel {kernel}, {run}: {system}")
+    }
+
+    /// Whether it only has the emulator translate all code: its result does not count.
+    pub fn is_warm_up(&self) -> bool {
+        self.seed == 0
     }
 }
 
@@ -86,8 +107,12 @@ pub struct Outcome {
     pub room_pages: u64,
     /// The workload's `ready`: sizes and what is hot.
     pub ready: Value,
+    /// The workload's samples: where its pages were, from time to time.
+    pub samples: Vec<Value>,
     /// The workload's `done`: times in the guest, places of the pages.
     pub done: Value,
+    /// What the system said of itself at the end.
+    pub status: Option<Value>,
     /// What the witness saw.
     pub witness: Report,
     /// What the kernel counted.
@@ -96,11 +121,14 @@ pub struct Outcome {
     pub wall_s: f64,
 }
 
-/// A guest with a system at work. It serves each workload of a seed once: booting, and in an emulator
-/// starting pghot, takes longer than most workloads.
+/// A guest. With a witness it serves each workload of a seed once, under one system: booting, and
+/// in an emulator starting pghot, takes longer than most workloads. Without, it serves all systems
+/// in turn.
 pub struct Guest {
     vm: Vm,
-    running: Box<dyn Running>,
+    machine: Machine,
+    /// The system at work.
+    running: Option<Box<dyn Running>>,
     watchers: Watchers,
     like: Setting,
     scope: Scope,
@@ -109,34 +137,36 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// Boots one that can run this, and starts the system.
+    /// Boots one that can run this.
     pub fn boot(setting: &Setting) -> Result<Guest> {
         let system = systems::find(&setting.system).context("no such system")?;
         let scope = workload(setting)?.scope;
         let own = vec![guest_binary("pghot")?];
         let binaries = [own, system.binaries()?, binaries(scope)].concat();
-        let (machine, kernel) = (Machine::load(MACHINE)?, Kernel::find(&setting.kernel)?);
+        let (machine, kernel) = (
+            Machine::load(&setting.machine)?,
+            Kernel::find(&setting.kernel)?,
+        );
         let dir = tempfile::tempdir()?;
-        let spec = Spec {
+        let watch = Watch {
+            cache_bytes: CACHE_BYTES,
+            is_everywhere: scope == Scope::Everything,
+            out: dir.path().join(REPORT),
+            ..Watch::default()
+        };
+        let vm = Vm::boot(&Spec {
             limit: GUEST_LIMIT,
             dilation: setting.dilation,
-            watch: Some(Watch {
-                cache_bytes: CACHE_BYTES,
-                is_everywhere: scope == Scope::Everything,
-                out: dir.path().join(REPORT),
-                ..Watch::default()
-            }),
+            watch: (scope != Scope::Nothing).then_some(watch),
             ..Spec::new(&machine, &kernel, &binaries)
-        };
-        let vm = Vm::boot(&spec)?;
+        })?;
         vm.set_limit(GUEST_LIMIT);
-        vm.write("/proc/sys/kernel/numa_balancing", "0")?;
         systems::allow_demotion(&vm)?;
-        let running = (system.start)(&vm)?;
         Ok(Guest {
-            watchers: Watchers::find(&vm)?,
             vm,
-            running,
+            machine,
+            running: None,
+            watchers: Watchers::default(),
             like: setting.clone(),
             scope,
             dir,
@@ -151,59 +181,88 @@ impl Guest {
     /// Whether it can run this too.
     pub fn serves(&self, setting: &Setting) -> bool {
         let (own, other) = (&self.like, setting);
-        let is_alike = own.kernel == other.kernel && own.system == other.system;
+        let is_alike = own.kernel == other.kernel && own.machine == other.machine;
+        let is_same = own.system == other.system && own.seed == other.seed;
         is_alike
-            && own.seed == other.seed
+            && own.dilation == other.dilation
+            && (is_same || self.scope == Scope::Nothing)
             && workload(setting).is_ok_and(|workload| workload.scope == self.scope)
     }
 
-    /// Runs a workload.
-    pub fn run(&self, setting: &Setting) -> Result<Outcome> {
+    /// Runs a workload; who listens hears what it says meanwhile.
+    pub fn run(&mut self, setting: &Setting, listen: &mut dyn FnMut(&Value)) -> Result<Outcome> {
         let started = Instant::now();
-        let (vm, workload) = (&self.vm, workload(setting)?);
-        vm.set_limit(GUEST_LIMIT);
+        let workload = workload(setting)?;
+        let system = systems::find(&setting.system).context("no such system")?;
+        self.vm.set_limit(GUEST_LIMIT);
+        if self.running.is_none() {
+            self.running = Some(system.start(&self.vm)?);
+            self.watchers.look(&self.vm)?;
+        }
+        let vm = &self.vm;
         // What the workload before has left behind.
         vm.write("/proc/sys/vm/drop_caches", "3")?;
         if setting.backing == "thp" {
             vm.write("/proc/sys/vm/compact_memory", "1")?;
         }
-        let home = systems::find(&setting.system).map_or(Home::Lower, |system| system.home);
-        let room_mib = free_mib(vm, 0)?.saturating_sub(RESERVE_MIB);
-        let size_mib = room_mib * u64::from(workload.room_percent) / 100;
-        let prepared = (workload.prepare)(&Job {
+        let tiers = self.machine.tiers();
+        let (fast, slow) = (&tiers[0], &tiers[tiers.len() - 1]);
+        let room_mib = (node_kib(vm, fast[0], "MemFree")? >> 10).saturating_sub(RESERVE_MIB);
+        let prepared = workload.prepare(&Job {
             vm,
             setting,
-            size_mib,
-            room_mib,
-            home: match home {
-                Home::Lower => 1,
-                Home::Upper => 0,
+            size_mib: match workload.size {
+                Size::RoomPercent(percent) => room_mib * percent / 100,
+                Size::Mib(mib) => mib,
             },
+            room_mib,
+            home: match system.home {
+                Home::Lower => slow[0],
+                Home::Upper => fast[0],
+            },
+            fast,
         })?;
         let before = Snapshot::take(vm, &self.watchers)?;
-        let ran = prepared.run()?;
+        let ran = prepared.run(listen)?;
         let growth = Snapshot::take(vm, &self.watchers)?.since(&before);
-        let out = self.dir.path().join(REPORT);
-        let witness: Report = serde_json::from_slice(&std::fs::read(&out)?)?;
-        // The next one must not be taken for this one.
-        std::fs::remove_file(&out)?;
+        let witness = self.witness()?;
         check(&witness, &ran, workload.scope)?;
-        Ok(Outcome {
+        let status = self.running.as_ref().map(|running| running.status());
+        let outcome = Outcome {
             setting: setting.clone(),
             release: vm.read("/proc/sys/kernel/osrelease")?.trim().to_owned(),
             pays: workload.pays,
             room_pages: room_mib << 8,
             ready: ran.ready,
+            samples: ran.samples,
             done: ran.done,
+            status: status.transpose()?.flatten(),
             witness,
             growth,
             wall_s: started.elapsed().as_secs_f64(),
-        })
+        };
+        if self.scope == Scope::Nothing {
+            // The next one is another system's.
+            self.stop()?;
+        }
+        Ok(outcome)
     }
 
-    /// Ends the system, then the guest.
-    pub fn stop(self) -> Result<()> {
-        self.running.stop()
+    /// What the witness saw; nothing if there is none.
+    fn witness(&self) -> Result<Report> {
+        if self.scope == Scope::Nothing {
+            return Ok(Report::default());
+        }
+        let out = self.dir.path().join(REPORT);
+        let witness = serde_json::from_slice(&std::fs::read(&out)?)?;
+        // The next one must not be taken for this one.
+        std::fs::remove_file(&out)?;
+        Ok(witness)
+    }
+
+    /// Ends the system.
+    pub fn stop(&mut self) -> Result<()> {
+        self.running.take().map_or(Ok(()), |running| running.stop())
     }
 }
 
@@ -211,10 +270,11 @@ fn workload(setting: &Setting) -> Result<Workload> {
     workloads::find(&setting.workload).context("no such workload")
 }
 
-/// Of all workloads of a scope, as far as this host has them: who lacks something fails when it is run.
+/// Of all workloads of a scope, as far as this host has them: who lacks something fails when it is
+/// run.
 fn binaries(scope: Scope) -> Vec<PathBuf> {
     let workloads = workloads::all().filter(|workload| workload.scope == scope);
-    let of_workload = |workload: Workload| (workload.binaries)().unwrap_or_default();
+    let of_workload = |workload: Workload| workload.binaries().unwrap_or_default();
     let mut binaries: Vec<PathBuf> = workloads.flat_map(of_workload).collect();
     binaries.sort();
     binaries.dedup();
@@ -223,6 +283,9 @@ fn binaries(scope: Scope) -> Vec<PathBuf> {
 
 /// Fails unless the witness saw what the workload made.
 fn check(witness: &Report, ran: &Ran, scope: Scope) -> Result<()> {
+    if scope == Scope::Nothing {
+        return Ok(());
+    }
     ensure!(witness.is_complete, "the phase was not ended");
     if scope == Scope::Everything {
         return Ok(());
@@ -236,13 +299,4 @@ fn check(witness: &Report, ran: &Ran, scope: Scope) -> Result<()> {
         witness.unknown
     );
     Ok(())
-}
-
-/// Free memory of a node, in MiB.
-fn free_mib(vm: &Vm, nid: u32) -> Result<u64> {
-    let meminfo = vm.read(&format!("/sys/devices/system/node/node{nid}/meminfo"))?;
-    let line = meminfo.lines().find(|line| line.contains("MemFree:"));
-    let number = line.and_then(|line| line.split_ascii_whitespace().nth(3));
-    let kib: u64 = number.context("meminfo has no MemFree")?.parse()?;
-    Ok(kib >> 10)
 }

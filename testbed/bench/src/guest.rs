@@ -1,6 +1,6 @@
 //! What the guest's kernel counts, before and after a run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result};
 use pghot_testbed::Vm;
@@ -27,7 +27,8 @@ const THREADS: [&str; 6] = [
     "migration",
 ];
 
-/// What is kept of `/proc/pressure/memory` under this name: µs in which some thread waited for memory.
+/// What is kept of `/proc/pressure/memory` under this name: µs in which some thread waited for
+/// memory.
 pub const STALL_US: &str = "memory_stall_us";
 
 /// Counters and CPU times at a moment.
@@ -46,17 +47,20 @@ pub struct Growth {
     pub cpu_s: BTreeMap<String, f64>,
 }
 
-/// Those whose CPU time is a system's cost, found once: asking for each of a guest's hundred processes
-/// takes longer than some workloads.
-#[derive(Debug, Clone)]
-pub struct Watchers(Vec<String>);
+/// Those whose CPU time is a system's cost. Each process is asked for its name once: asking for
+/// each of a guest's hundred takes longer than some workloads.
+#[derive(Debug, Clone, Default)]
+pub struct Watchers {
+    seen: BTreeSet<String>,
+    paths: Vec<String>,
+}
 
 impl Watchers {
-    /// Those that run now.
-    pub fn find(vm: &Vm) -> Result<Watchers> {
-        let mut found = Vec::new();
+    /// Takes note of those that are new.
+    pub fn look(&mut self, vm: &Vm) -> Result<()> {
         for pid in vm.list("/proc")? {
-            if !pid.bytes().all(|byte| byte.is_ascii_digit()) {
+            let is_process = pid.bytes().all(|byte| byte.is_ascii_digit());
+            if !is_process || !self.seen.insert(pid.clone()) {
                 continue;
             }
             let path = format!("/proc/{pid}/stat");
@@ -64,10 +68,10 @@ impl Watchers {
             let Ok(stat) = vm.read(&path) else { continue };
             let (name, _) = cpu_time(&stat).context("/proc/PID/stat is unreadable")?;
             if watcher(name).is_some() {
-                found.push(path);
+                self.paths.push(path);
             }
         }
-        Ok(Watchers(found))
+        Ok(())
     }
 }
 
@@ -86,7 +90,7 @@ impl Snapshot {
             counters.extend(stall_us(&pressure).map(|us| (STALL_US.to_owned(), us)));
         }
         let mut cpu_s = BTreeMap::new();
-        for path in &watchers.0 {
+        for path in &watchers.paths {
             let Ok(stat) = vm.read(path) else { continue };
             let (name, seconds) = cpu_time(&stat).context("/proc/PID/stat is unreadable")?;
             if let Some(watcher) = watcher(name) {
@@ -123,6 +127,18 @@ impl Growth {
     pub fn cpu_total_s(&self) -> f64 {
         self.cpu_s.values().fold(0.0, |sum, seconds| sum + seconds)
     }
+}
+
+/// A field of a node's meminfo, in KiB.
+pub fn node_kib(vm: &Vm, nid: usize, field: &str) -> Result<u64> {
+    let meminfo = vm.read(&format!("/sys/devices/system/node/node{nid}/meminfo"))?;
+    let is_it = |line: &&str| line.contains(&format!(" {field}:"));
+    let number = meminfo
+        .lines()
+        .find(is_it)
+        .and_then(|line| line.split_ascii_whitespace().nth(3));
+    let number = number.with_context(|| format!("meminfo of node {nid} has no {field}"))?;
+    Ok(number.parse()?)
 }
 
 fn counters(vmstat: &str) -> BTreeMap<String, u64> {

@@ -1,13 +1,13 @@
-//! What the kernel itself does, without any system at work: how fast it moves pages by the size of a
-//! batch, and how its balancing between sockets brings threads and memory together. Beside them, what
-//! others published.
+//! What the kernel itself does, without any system at work: how fast it moves pages by the size of
+//! a batch, and how its balancing between sockets brings threads and memory together. Beside them,
+//! what others published.
 
 use anyhow::{Context, Result, bail};
+use pghot_published::autonuma::Autonuma as Autonuma2012;
+use pghot_published::migration::{self, Measure};
 use pghot_testbed::{Kernel, Machine, Spec, Vm, guest_binary};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-
-use crate::published::Published;
 
 /// Two nodes with CPUs and one without.
 const MACHINE: &str = "tiered3";
@@ -53,7 +53,7 @@ pub struct Batch {
     /// The same as published.
     pub published_ratio: Option<f64>,
     /// µs as published.
-    pub published_first_us: Option<u64>,
+    pub published_first_us: Option<f64>,
 }
 
 /// One program of autonumabench.
@@ -63,7 +63,8 @@ pub struct Autonuma {
     pub program: String,
     /// Share of the threads' memory that is on their node at the end, without balancing.
     pub local_share_off: Option<f64>,
-    /// The same with `numa_balancing=1`. Elapsed times say nothing here: the emulator's nodes are alike.
+    /// The same with `numa_balancing=1`. Elapsed times say nothing here: the emulator's nodes are
+    /// alike.
     pub local_share_on: Option<f64>,
     /// Elapsed time with balancing by that without, as published in 2012.
     pub published_ratio: Option<f64>,
@@ -71,14 +72,13 @@ pub struct Autonuma {
 
 /// Measures them in a guest without a witness, which would only slow it down.
 pub fn measure(kernel: &str) -> Result<KernelTables> {
-    let published = Published::load()?;
     let (machine, image) = (Machine::load(MACHINE)?, Kernel::find(kernel)?);
     let binaries = [guest_binary("migrate")?, guest_binary("autonuma")?];
     let vm = Vm::boot(&Spec::new(&machine, &image, &binaries))?;
     Ok(KernelTables {
         kernel: kernel.to_owned(),
-        batches: batches(&vm, &published)?,
-        autonuma: autonuma(&vm, &published)?,
+        batches: batches(&vm)?,
+        autonuma: autonuma(&vm)?,
     })
 }
 
@@ -88,7 +88,7 @@ fn lines(vm: &Vm, argv: &[&str]) -> Result<Vec<Value>> {
     Ok(lines.collect::<Result<_, _>>()?)
 }
 
-fn batches(vm: &Vm, published: &Published) -> Result<Vec<Batch>> {
+fn batches(vm: &Vm) -> Result<Vec<Batch>> {
     let counts = BATCHES.join(",");
     let numbers = ["--size-mib", "8", "--batch", &counts, "--repeat", "3"];
     let place = ["migrate", "--from", "2", "--to", "0"];
@@ -105,9 +105,10 @@ fn batches(vm: &Vm, published: &Published) -> Result<Vec<Batch>> {
     let rate = |line: &Value| line["gb_per_s"]["median"].as_f64();
     let base = BATCHES.iter().position(|count| *count == BASE_BATCH);
     let base = base.and_then(|place| rate(moved[place]));
+    let published = migration::load();
     let batch = |(folios, line): (&&str, &&Value)| {
         let gb_per_s = rate(line).context("`migrate` moved nothing")?;
-        let (ratio, first_us) = published_batch(published, folios);
+        let (ratio, first_us) = published_batch(&published, folios);
         Ok(Batch {
             folios: (*folios).to_owned(),
             gb_per_s,
@@ -121,24 +122,20 @@ fn batches(vm: &Vm, published: &Published) -> Result<Vec<Batch>> {
 }
 
 /// Of so many base pages in a call: throughput by that of 512, and the first folio's µs.
-fn published_batch(published: &Published, folios: &str) -> (Option<f64>, Option<u64>) {
-    let table = published
-        .migration
-        .iter()
-        .find(|t| t.name.starts_with("2A"));
-    let Some((table, row)) = table.and_then(|table| Some((table, table.rows.first()?))) else {
-        return (None, None);
+fn published_batch(tables: &[migration::Table], folios: &str) -> (Option<f64>, Option<f64>) {
+    let figure = |measure, folios: &str| {
+        let folios = folios.parse().ok()?;
+        migration::stock_call(tables, measure, folios)
     };
-    let place = |folios: &str| table.columns.iter().position(|column| column == folios);
-    let rate = |folios| row.gb_s.get(place(folios)?).copied();
+    let rate = |folios| figure(Measure::Throughput, folios);
     let ratio = rate(folios)
         .zip(rate(BASE_BATCH))
         .map(|(own, base)| own / base);
-    let first_us = place(folios).and_then(|place| row.first_us.get(place).copied());
-    (ratio, first_us)
+    (ratio, figure(Measure::FirstFolio, folios))
 }
 
-fn autonuma(vm: &Vm, published: &Published) -> Result<Vec<Autonuma>> {
+fn autonuma(vm: &Vm) -> Result<Vec<Autonuma>> {
+    let published = Autonuma2012::load();
     let local_share = |program: &str, balancing: &str| -> Result<Option<f64>> {
         vm.write("/proc/sys/kernel/numa_balancing", balancing)?;
         let size = ["--process-mib", "32", "--rounds", "400"];
@@ -151,20 +148,10 @@ fn autonuma(vm: &Vm, published: &Published) -> Result<Vec<Autonuma>> {
             program: (*theirs).to_owned(),
             local_share_off: local_share(ours, "0")?,
             local_share_on: local_share(ours, "1")?,
-            published_ratio: published_autonuma(published, theirs),
+            published_ratio: published.elapsed_ratio(theirs, BALANCING),
         })
     };
     PROGRAMS.iter().map(row).collect()
-}
-
-fn published_autonuma(published: &Published, test: &str) -> Option<f64> {
-    let table = published.scanning.first()?;
-    let kernel = table
-        .kernels
-        .iter()
-        .position(|kernel| kernel == BALANCING)?;
-    let row = table.elapsed.iter().find(|row| row.test == test)?;
-    Some(row.s.get(kernel)? / row.s.first()?)
 }
 
 #[cfg(test)]
@@ -173,22 +160,15 @@ mod tests {
 
     #[test]
     fn published_figures_are_found_for_every_row() {
-        let published = Published::load().unwrap();
+        let tables = migration::load();
         for folios in BATCHES {
-            let (ratio, first_us) = published_batch(&published, folios);
+            let (ratio, first_us) = published_batch(&tables, folios);
             assert!(ratio.is_some() && first_us.is_some(), "{folios}");
         }
-        assert_eq!(
-            published_batch(&published, BASE_BATCH),
-            (Some(1.0), Some(264))
-        );
-        assert_eq!(published_batch(&published, "7"), (None, None));
-        let ratio = published_autonuma(&published, "NUMA02").unwrap();
-        assert!((ratio - 77.55 / 181.88).abs() < 1e-12);
-        assert!(
-            PROGRAMS
-                .iter()
-                .all(|(_, test)| published_autonuma(&published, test).is_some())
-        );
+        let base = published_batch(&tables, BASE_BATCH);
+        assert_eq!(base, (Some(1.0), Some(264.0)));
+        let published = Autonuma2012::load();
+        let mut tests = PROGRAMS.iter();
+        assert!(tests.all(|(_, test)| published.elapsed_ratio(test, BALANCING).is_some()));
     }
 }

@@ -3,29 +3,30 @@
 //!
 //! | module | does |
 //! |---|---|
-//! | [`systems`] | the rivals, each in one file: how it is started and stopped |
+//! | [`preset`] | what is compared if nothing else is said: the demo, the quick form, all of it |
+//! | [`systems`] | the rivals: how each is started and stopped |
 //! | [`workloads`] | what they are compared by |
-//! | [`programs`] | Redis and fio in the guest, their memory in the lower tier at first |
 //! | [`cell`] | one workload under one system: what is run and what is kept of it |
 //! | [`guest`] | counters and CPU time of the guest, before and after |
 //! | [`matrix`] | which cells there are, and those that are done |
 //! | [`score`] | from counts to modelled time |
 //! | [`measures`] | the numbers that a run is judged by |
-//! | [`summary`] | medians and spreads of several runs |
+//! | [`spread`] | the median and the extremes of several runs |
+//! | [`summary`] | those of each workload under each system |
 //! | [`verdict`] | who wins, in a sentence |
-//! | [`published`] | what others measured, as data |
 //! | [`kernel_tables`] | what the kernel does without any system: moves by batch, balancing |
-//! | [`report`] | JSON, CSV and one HTML page |
+//! | [`report`] | JSON, CSV, tables and pages |
 
 pub mod cell;
 pub mod guest;
 pub mod kernel_tables;
 pub mod matrix;
 pub mod measures;
-pub mod programs;
-pub mod published;
+pub mod preset;
+pub mod progress;
 pub mod report;
 pub mod score;
+pub mod spread;
 pub mod summary;
 pub mod systems;
 pub mod verdict;

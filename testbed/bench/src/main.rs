@@ -2,38 +2,39 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Instant;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use clap::Parser;
-use pghot_bench::cell::{self, Guest, Outcome, Setting};
+use pghot_bench::cell::{Guest, Outcome, Setting};
 use pghot_bench::kernel_tables::{self, KernelTables};
 use pghot_bench::matrix::{Matrix, Store};
+use pghot_bench::measures;
+use pghot_bench::preset::Preset;
+use pghot_bench::progress::Progress;
 use pghot_bench::report::{self, Cell, Failure, Results, published};
 use pghot_bench::score::Costs;
 use pghot_bench::summary::summarize;
-use pghot_bench::systems::{self, Home, SYSTEMS};
+use pghot_bench::systems::{self, SYSTEMS};
 use pghot_bench::workloads;
-use pghot_testbed::Kernel;
-
-/// Accesses of a run of `--quick`: some seconds, in which systems begin to move pages.
-const QUICK_ACCESSES: u64 = 12_000_000;
-
-/// Left out of `--quick`: it is much like `pagecache`, and its many libraries take memory of guests.
-const LEFT_OUT: &str = "fio";
+use pghot_testbed::{Kernel, Machine};
+use serde_json::Value;
 
 /// Compare systems that move hot pages, in emulated machines with a witness of every access.
 ///
-/// Cells that are finished are kept, and the same command goes on where it was. Writes bench.json,
-/// bench.csv and bench.html.
+/// Cells that are finished are kept, and the same command goes on where it was, but for the demo.
+/// Writes bench.json, bench.csv and bench.html; the demo writes demo.json and demo.html.
 #[derive(Debug, Parser)]
 #[command(name = "pghot-bench", version, after_help = names())]
 struct Args {
-    /// Workloads; all of those below without
+    /// Workloads; those of the preset without
     #[arg(value_parser = workload)]
     workloads: Vec<String>,
 
-    /// Systems, with commas; all of those below without
+    /// What is compared if nothing else is said
+    #[arg(long, value_enum, default_value = "full")]
+    preset: Preset,
+
+    /// Systems, with commas; those of the preset without
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = system)]
     systems: Vec<String>,
 
@@ -47,34 +48,30 @@ struct Args {
     )]
     backings: Vec<String>,
 
-    /// Kernels; the newest without
+    /// Kernels; without, the newest, in the demo 6.12
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     kernels: Vec<String>,
 
-    /// Runs of each
-    #[arg(long, value_name = "N", default_value_t = 3)]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=100))]
-    seeds: u64,
+    /// Runs of each; without, as the preset says
+    #[arg(long, value_name = "N", visible_alias = "rounds")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=1000))]
+    seeds: Option<u64>,
 
-    /// Accesses of each run
-    #[arg(long, value_name = "N", default_value_t = 20_000_000)]
+    /// Accesses of each run; without, as the preset says
+    #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u64).range(1000..))]
-    accesses: u64,
+    accesses: Option<u64>,
 
     /// Threads of the workload
     #[arg(long, value_name = "T", default_value_t = 2)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=64))]
     threads: u32,
 
-    /// Run the guests' clocks so many times slower than the host's: with 10, kernel work and accesses are
-    /// in the proportion of a machine's, and everything takes 10 times as long
+    /// Run the guests' clocks so many times slower than the host's: with 10, kernel work and
+    /// accesses are in the proportion of a machine's, and everything takes 10 times as long
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
     dilation: u32,
-
-    /// Small, in about ten minutes: one run of each, without fio and the bound
-    #[arg(long, conflicts_with_all = ["seeds", "accesses"])]
-    quick: bool,
 
     /// Where results go
     #[arg(long, value_name = "FOLDER", default_value = "out")]
@@ -82,7 +79,7 @@ struct Args {
 }
 
 fn names() -> String {
-    let line = |(name, doc): (&str, &str)| format!("  {name:<11} {doc}\n");
+    let line = |(name, doc): (&str, &str)| format!("  {name:<13} {doc}\n");
     let workloads: String = workloads::all().map(|w| line((w.name, w.doc))).collect();
     let systems: String = SYSTEMS.iter().map(|s| line((s.name, s.doc))).collect();
     format!("Workloads:\n{workloads}\nSystems:\n{systems}")
@@ -114,8 +111,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Those that were asked for, or else all that this host has: what is missing is then left out, with a
-/// word about it.
+/// Those that were asked for, or else all that this host has: what is missing is then left out,
+/// with a word about it.
 fn or_all<T>(
     chosen: &[String],
     all: impl Iterator<Item = T>,
@@ -143,7 +140,7 @@ fn or_all<T>(
 }
 
 fn matrix(args: &Args, left_out: &mut Vec<Failure>) -> Result<Matrix> {
-    let known = Kernel::names()?;
+    let (preset, known) = (args.preset, Kernel::names()?);
     for kernel in &args.kernels {
         ensure!(
             known.contains(kernel),
@@ -151,48 +148,83 @@ fn matrix(args: &Args, left_out: &mut Vec<Failure>) -> Result<Matrix> {
             known.join(", ")
         );
     }
-    let newest = known.last().cloned();
-    let systems = SYSTEMS
-        .iter()
-        .filter(|s| !args.quick || s.home == Home::Lower);
-    let (seeds, accesses) = match args.quick {
-        true => (1, QUICK_ACCESSES),
-        false => (args.seeds, args.accesses),
+    let usual = match preset.kernel() {
+        Some(kernel) => kernel.to_owned(),
+        None => known.last().context("kernels.toml is empty")?.clone(),
     };
     Ok(Matrix {
+        machine: preset.machine().to_owned(),
         workloads: or_all(
             &args.workloads,
-            workloads::all().filter(|workload| !args.quick || workload.name != LEFT_OUT),
+            preset.workloads(),
             |workload| workload.name,
-            |workload| (workload.binaries)(),
+            |workload| workload.binaries(),
             left_out,
         ),
         systems: or_all(
             &args.systems,
-            systems,
+            preset.systems(),
             |system| system.name,
             |system| system.binaries(),
             left_out,
         ),
         backings: args.backings.clone(),
         kernels: match args.kernels.is_empty() {
-            true => newest.into_iter().collect(),
+            true => vec![usual],
             false => args.kernels.clone(),
         },
-        seeds,
-        accesses,
+        seeds: args.seeds.unwrap_or(preset.seeds()),
+        warms_up: preset == Preset::Demo,
+        accesses: args.accesses.unwrap_or(preset.accesses()),
         threads: args.threads,
         dilation: args.dilation,
     })
 }
 
 fn run(args: &Args) -> Result<()> {
+    let mut failures = Vec::new();
     let mut left_out = Vec::new();
     let matrix = matrix(args, &mut left_out)?;
     let cells = matrix.cells();
-    let store = Store::open(&args.out.join("bench-cells"))?;
-    let (mut outcomes, mut failures) = (Vec::new(), Vec::new());
-    let kept: Vec<Option<Outcome>> = cells.iter().map(|cell| store.get(cell)).collect();
+    // Who starts the demo wants to see it.
+    let store = match args.preset {
+        Preset::Demo => None,
+        Preset::Full | Preset::Quick => Some(Store::open(&args.out.join("bench-cells"))?),
+    };
+    let outcomes = run_cells(&cells, store.as_ref(), &mut failures)?;
+    let failed = failures.len();
+    match &store {
+        None => demo(args, &matrix, &outcomes)?,
+        Some(store) => {
+            // Who asks for some workloads does not ask for these.
+            let kernels = match args.workloads.is_empty() {
+                true => matrix.kernels.as_slice(),
+                false => &[],
+            };
+            let tables = kernel_tables(kernels, store, &mut failures)?;
+            failures.extend(left_out);
+            publish(args, &matrix, &outcomes, &tables, &failures)?;
+        }
+    }
+    ensure!(
+        failed == 0,
+        "{failed} of {} cells failed; run the same again to try them once more",
+        cells.len()
+    );
+    Ok(())
+}
+
+/// Runs what is not kept already.
+fn run_cells(
+    cells: &[Setting],
+    store: Option<&Store>,
+    failures: &mut Vec<Failure>,
+) -> Result<Vec<Outcome>> {
+    let kept = cells
+        .iter()
+        .map(|cell| store.and_then(|store| store.get(cell)));
+    let kept: Vec<Option<Outcome>> = kept.collect();
+    let mut outcomes = Vec::new();
     let mut progress = Progress::new(kept.iter().filter(|kept| kept.is_none()).count());
     let mut guest = None;
     for (setting, kept) in cells.iter().zip(kept) {
@@ -200,38 +232,78 @@ fn run(args: &Args) -> Result<()> {
             outcomes.push(kept);
             continue;
         }
-        progress.show(&setting.name());
-        match run_cell(&mut guest, setting, &mut failures) {
+        progress.begin(&setting.title());
+        match run_cell(&mut guest, setting, &progress, failures) {
             Ok(outcome) => {
-                store.put(&outcome)?;
-                outcomes.push(outcome);
+                progress.end(&in_short(&outcome));
+                if let Some(store) = store {
+                    store.put(&outcome)?;
+                }
+                if !setting.is_warm_up() {
+                    outcomes.push(outcome);
+                }
             }
             Err(error) => {
-                eprintln!("      failed: {error:#}");
+                progress.end(&format!("failed: {error:#}"));
                 failures.push(Failure {
                     cell: setting.name(),
                     why: format!("{error:#}"),
                 });
             }
         }
-        progress.done += 1;
     }
-    stop(guest, &mut failures);
-    // Who asks for some workloads does not ask for these.
-    let kernels = match args.workloads.is_empty() {
-        true => matrix.kernels.as_slice(),
-        false => &[],
+    progress.finish();
+    stop(guest, failures);
+    Ok(outcomes)
+}
+
+/// What came of a cell, for who waits.
+fn in_short(outcome: &Outcome) -> String {
+    let said = |name: &str| outcome.done[name].as_f64();
+    match (said("hot_promoted"), said("t100_s")) {
+        (Some(pages), when) => {
+            let pages = measures::with_commas(pages);
+            let elapsed_s = said("elapsed_s").unwrap_or_default();
+            let when = when.map(|t100_s| format!("all promoted after {t100_s:.2} s"));
+            let when = when.unwrap_or(format!("not all promoted within {elapsed_s:.1} s"));
+            format!("{pages:>6} pages, {when}")
+        }
+        (None, _) => format!("{:.0} s", outcome.wall_s),
+    }
+}
+
+/// In the guest that is there, if it serves; one that failed serves no more.
+fn run_cell(
+    guest: &mut Option<Guest>,
+    setting: &Setting,
+    progress: &Progress,
+    failures: &mut Vec<Failure>,
+) -> Result<Outcome> {
+    let mut serving = match guest.take() {
+        Some(guest) if guest.serves(setting) => guest,
+        other => {
+            stop(other, failures);
+            Guest::boot(setting)?
+        }
     };
-    let tables = kernel_tables(kernels, &store, &mut failures)?;
-    let failed = failures.len();
-    failures.extend(left_out);
-    publish(args, &outcomes, &tables, &failures)?;
-    ensure!(
-        failed == 0,
-        "{failed} of {} cells failed; run the same again to try them once more",
-        cells.len()
-    );
-    Ok(())
+    let outcome = serving.run(setting, &mut |event: &Value| {
+        if let Some(pages) = event["hot_fast"].as_f64() {
+            progress.tell(&format!("{} pages promoted", measures::with_commas(pages)));
+        }
+    })?;
+    *guest = Some(serving);
+    Ok(outcome)
+}
+
+/// A system that does not end well has failed, though its cells have not, nor has the next one.
+fn stop(guest: Option<Guest>, failures: &mut Vec<Failure>) {
+    let Some(mut guest) = guest else { return };
+    if let Err(error) = guest.stop() {
+        let cell = format!("the end of {}", guest.system());
+        let why = format!("{error:#}");
+        eprintln!("      {cell}: {why}");
+        failures.push(Failure { cell, why });
+    }
 }
 
 fn kernel_tables(
@@ -263,70 +335,28 @@ fn kernel_tables(
     Ok(tables)
 }
 
-/// In the guest that is there, if it serves; one that failed serves no more.
-fn run_cell(
-    guest: &mut Option<Guest>,
-    setting: &Setting,
-    failures: &mut Vec<Failure>,
-) -> Result<Outcome> {
-    let serving = match guest.take() {
-        Some(guest) if guest.serves(setting) => guest,
-        other => {
-            stop(other, failures);
-            Guest::boot(setting)?
-        }
-    };
-    let outcome = serving.run(setting)?;
-    *guest = Some(serving);
-    Ok(outcome)
-}
-
-/// A system that does not end well has failed, though its cells have not, nor has the next one.
-fn stop(guest: Option<Guest>, failures: &mut Vec<Failure>) {
-    let Some(guest) = guest else { return };
-    let cell = format!("the end of {}", guest.system());
-    if let Err(error) = guest.stop() {
-        let why = format!("{error:#}");
-        eprintln!("      {cell}: {why}");
-        failures.push(Failure { cell, why });
-    }
-}
-
-/// How far it is.
-struct Progress {
-    done: usize,
-    all: usize,
-    started: Instant,
-}
-
-impl Progress {
-    fn new(all: usize) -> Progress {
-        Progress {
-            done: 0,
-            all,
-            started: Instant::now(),
-        }
-    }
-
-    /// One line a cell, so that a log of it is of use too.
-    fn show(&self, cell: &str) {
-        const BAR: usize = 20;
-        let Progress { done, all, started } = *self;
-        let full = BAR * done / all.max(1);
-        let left = match done {
-            0 => String::new(),
-            done => {
-                let seconds = started.elapsed().as_secs_f64() / done as f64 * (all - done) as f64;
-                format!("about {:.0} min left", (seconds / 60.0).ceil())
-            }
-        };
-        let (full, empty) = ("#".repeat(full), ".".repeat(BAR - full));
-        eprintln!("[{full}{empty}] {:>3}/{all}  {cell:<52} {left}", done + 1);
-    }
+fn demo(args: &Args, matrix: &Matrix, outcomes: &[Outcome]) -> Result<()> {
+    let groups = summarize(outcomes, &Costs::stated());
+    let group = groups
+        .first()
+        .context("no run of the demo came to its end")?;
+    let machine = Machine::load(&matrix.machine)?;
+    std::fs::create_dir_all(&args.out)
+        .with_context(|| format!("cannot make {}", args.out.display()))?;
+    let table = report::demo::write(&args.out, &machine, outcomes, group, matrix.seeds)?;
+    print!("{table}");
+    let html = args.out.join("demo.html");
+    println!(
+        "\nall values: {}\nthe page:   {}",
+        args.out.join("demo.json").display(),
+        std::fs::canonicalize(&html).unwrap_or(html).display()
+    );
+    Ok(())
 }
 
 fn publish(
     args: &Args,
+    matrix: &Matrix,
     outcomes: &[Outcome],
     kernel_tables: &[KernelTables],
     failures: &[Failure],
@@ -335,13 +365,13 @@ fn publish(
     let groups = summarize(outcomes, &costs);
     let results = Results {
         version: env!("CARGO_PKG_VERSION"),
-        machine: cell::MACHINE,
+        machine: &matrix.machine,
         emulator: &pghot_testbed::emulator_version()?,
         costs: &costs,
         groups: &groups,
         published: &published::compare(&groups),
         kernel_tables,
-        cells: outcomes.iter().map(|run| Cell::new(run, &costs)).collect(),
+        cells: outcomes.iter().map(Cell::new).collect(),
         failures,
     };
     report::write(&args.out, &results, outcomes)?;

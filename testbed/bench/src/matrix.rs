@@ -1,5 +1,5 @@
-//! The cells of a comparison, and a folder that keeps those that are done, so that an interrupted run
-//! goes on where it was.
+//! The cells of a comparison, and a folder that keeps those that are done, so that an interrupted
+//! run goes on where it was.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -16,17 +16,21 @@ use crate::workloads::{self, Scope, Workload};
 /// What is compared.
 #[derive(Debug, Clone)]
 pub struct Matrix {
+    /// The machine of all cells.
+    pub machine: String,
     /// See [`workloads::all`].
     pub workloads: Vec<String>,
     /// Systems under test.
     pub systems: Vec<String>,
-    /// Kinds of memory: each workload runs with those that it can have, or with its own first one if it
-    /// can have none of them.
+    /// Kinds of memory: each workload runs with those that it can have, or with its own first one
+    /// if it can have none of them.
     pub backings: Vec<String>,
     /// Names in kernels.toml.
     pub kernels: Vec<String>,
     /// Runs of each.
     pub seeds: u64,
+    /// Whether a run of each comes first that does not count.
+    pub warms_up: bool,
     /// Accesses of each run.
     pub accesses: u64,
     /// Threads of the workload.
@@ -36,14 +40,17 @@ pub struct Matrix {
 }
 
 impl Matrix {
-    /// All cells, those that a guest can run one after the other next to each other. Systems follow each
-    /// other for the same seed, so that whatever else the host does meanwhile hits all of them.
+    /// All cells, those that a guest can run one after the other next to each other. Systems follow
+    /// each other for the same seed, so that whatever else the host does meanwhile hits all of
+    /// them; and whoever goes first changes, so that no one always follows the same other.
     pub fn cells(&self) -> Vec<Setting> {
         let mut cells = Vec::new();
         for kernel in &self.kernels {
-            for scope in [Scope::Memory, Scope::Everything] {
-                for seed in 1..=self.seeds {
-                    for system in &self.systems {
+            for scope in [Scope::Memory, Scope::Everything, Scope::Nothing] {
+                for seed in u64::from(!self.warms_up)..=self.seeds {
+                    let systems = self.systems.iter().cycle();
+                    let systems = systems.skip(seed.saturating_sub(1) as usize);
+                    for system in systems.take(self.systems.len()) {
                         cells.extend(self.cells_of_guest(kernel, scope, seed, system));
                     }
                 }
@@ -68,6 +75,7 @@ impl Matrix {
                     accesses: (self.accesses / workload.weight).max(1),
                     threads: self.threads,
                     backing,
+                    machine: self.machine.clone(),
                     kernel: kernel.to_owned(),
                     dilation: self.dilation,
                 });
@@ -161,11 +169,13 @@ mod tests {
 
     fn matrix() -> Matrix {
         Matrix {
+            machine: "bench".into(),
             workloads: vec!["promote".into()],
             systems: vec!["none".into(), "pghot".into()],
             backings: vec!["anon".into()],
             kernels: vec!["7".into()],
             seeds: 2,
+            warms_up: false,
             accesses: 10,
             threads: 1,
             dilation: 1,
@@ -178,7 +188,7 @@ mod tests {
         let order: Vec<_> = cells.iter().map(|c| (c.seed, c.system.as_str())).collect();
         assert_eq!(
             order,
-            [(1, "none"), (1, "pghot"), (2, "none"), (2, "pghot")]
+            [(1, "none"), (1, "pghot"), (2, "pghot"), (2, "none")]
         );
     }
 

@@ -31,18 +31,18 @@ pub struct Costs {
     pub move_in_batch_ns: f64,
     /// Moving a huge page, in any thread.
     pub move_huge_ns: f64,
-    /// How much longer CPU work takes in the emulator than on a machine: the share of the guest's time
-    /// that daemon and kernel threads take is divided by it.
+    /// How much longer CPU work takes in the emulator than on a machine: the share of the guest's
+    /// time that daemon and kernel threads take is divided by it.
     pub emulator_slowdown: f64,
 }
 
 impl Costs {
     /// A machine whose far memory takes two and a half times as long.
     ///
-    /// On a Zen 3, `move_pages` of 512 base pages moves 2.2 GB/s, of a huge page 10.9 GB/s, and of a
-    /// single page takes 20 µs and more; the kernel's own path in a fault is taken for 3 µs. The
-    /// emulated kernel took 18 to 21 µs for an anonymous fault and 19 to 34 µs to move a page, where
-    /// machines take about 1 and 1 to 3 µs.
+    /// On a Zen 3, `move_pages` of 512 base pages moves 2.2 GB/s, of a huge page 10.9 GB/s, and of
+    /// a single page takes 20 µs and more; the kernel's own path in a fault is taken for 3 µs.
+    /// The emulated kernel took 18 to 21 µs for an anonymous fault and 19 to 34 µs to move a
+    /// page, where machines take about 1 and 1 to 3 µs.
     pub fn stated() -> Costs {
         Costs {
             hit_ns: 5.0,

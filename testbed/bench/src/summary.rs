@@ -2,45 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::cell::Outcome;
-use crate::measures::{self, TOTAL_S};
+use crate::measures::{self, Idle, TOTAL_S};
 use crate::score::Costs;
+use crate::spread::Spread;
 use crate::systems;
 use crate::verdict::verdict;
 
-/// A number over several runs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Spread {
-    /// The one in the middle; of an even number, the lower of the two.
-    pub median: f64,
-    /// The smallest.
-    pub min: f64,
-    /// The largest.
-    pub max: f64,
-}
-
-impl Spread {
-    /// Of at least one number.
-    pub fn of(numbers: impl IntoIterator<Item = f64>) -> Option<Spread> {
-        let mut numbers: Vec<f64> = numbers.into_iter().collect();
-        numbers.sort_by(f64::total_cmp);
-        Some(Spread {
-            median: *numbers.get(numbers.len().checked_sub(1)? / 2)?,
-            min: *numbers.first()?,
-            max: *numbers.last()?,
-        })
-    }
-
-    /// Whether each run of these was below each of those.
-    pub fn is_below(&self, other: &Spread) -> bool {
-        self.max < other.min
-    }
-}
-
 /// One system at one workload.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Line {
     /// The system.
     pub system: String,
@@ -65,7 +37,7 @@ impl Line {
 }
 
 /// One workload on one kernel.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Group {
     /// The kernel's name.
     pub kernel: String,
@@ -127,9 +99,10 @@ fn in_order<T: PartialEq>(all: Vec<T>) -> Vec<T> {
 
 fn lines(members: &[&Outcome], costs: &Costs) -> Vec<Line> {
     let system = |member: &&Outcome| member.setting.system.clone();
+    let idle = Idle::of(members);
     let line = |name: String| {
         let runs = members.iter().filter(|member| system(member) == name);
-        let runs: Vec<BTreeMap<_, f64>> = runs.map(|run| measures::of(run, costs)).collect();
+        let runs: Vec<BTreeMap<_, f64>> = runs.map(|run| measures::of(run, costs, idle)).collect();
         let spread = |measure: &str| {
             // A run in which it has no meaning is no number.
             Spread::of(runs.iter().filter_map(|run| run.get(measure).copied()))
@@ -170,14 +143,6 @@ fn oracle_s(run: &Outcome, costs: &Costs) -> f64 {
 mod tests {
     use super::*;
     use crate::testing::{node, outcome};
-
-    #[test]
-    fn a_spread_is_of_the_runs() {
-        let spread = Spread::of([3.0, 1.0, 2.0]).unwrap();
-        assert_eq!((spread.median, spread.min, spread.max), (2.0, 1.0, 3.0));
-        assert_eq!(Spread::of([2.0, 1.0]).unwrap().median, 1.0);
-        assert!(Spread::of([]).is_none());
-    }
 
     #[test]
     fn runs_are_put_together_by_workload_and_system() {

@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use crate::cell::{Outcome, Setting};
 use crate::guest::Growth;
-use crate::summary::{Line, Spread};
+use crate::spread::Spread;
+use crate::summary::Line;
 
 /// A run in which nothing happened.
 pub fn outcome(workload: &str, system: &str) -> Outcome {
@@ -18,6 +19,7 @@ pub fn outcome(workload: &str, system: &str) -> Outcome {
             accesses: 100,
             threads: 1,
             backing: "anon".to_owned(),
+            machine: "bench".to_owned(),
             kernel: "7".to_owned(),
             dilation: 1,
         },
@@ -25,7 +27,9 @@ pub fn outcome(workload: &str, system: &str) -> Outcome {
         pays: true,
         room_pages: 0,
         ready: Value::Null,
+        samples: Vec::new(),
         done: Value::Null,
+        status: None,
         witness: Report::default(),
         growth: Growth::default(),
         wall_s: 1.0,

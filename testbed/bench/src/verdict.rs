@@ -42,7 +42,8 @@ fn winner(contenders: &[&Line], none: &Line, oracle_s: f64) -> String {
     match not_beaten.is_empty() {
         true => format!("{system} wins: {gain:.1} % less time than none{oracle}"),
         false => format!(
-            "{system} is fastest ({gain:.1} % less time than none{oracle}), but within the spread of {}",
+            "{system} is fastest ({gain:.1} % less time than none{oracle}), but within the spread \
+             of {}",
             not_beaten.join(", ")
         ),
     }
@@ -77,8 +78,8 @@ mod tests {
     #[test]
     fn who_wins_by_less_than_the_spread_does_not_win() {
         let lines = [
-            line("none", &[10.0, 10.1]),
-            line("pghot", &[5.0, 5.2]),
+            line("none", &[10.0, 10.0, 10.1]),
+            line("pghot", &[5.0, 5.0, 5.2]),
             line("numab2", &[5.1, 6.0]),
             line("near", &[1.0, 1.0]),
         ];

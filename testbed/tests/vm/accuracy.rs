@@ -1,20 +1,27 @@
 //! Each hotness source alone finds a known hot set: a tenth of the pages, among cold ones that are
 //! touched once in 20 s. One cell per source and shape of memory; `make accuracy` runs just these
-//! and shows the table, which is also written to `out/sources.json`.
+//! and shows the table, which is also written to `out/sources.json`. In the long form every run
+//! goes on until all cold pages have been touched; else it ends when it is decided.
 
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 
-use crate::rig::{Daemon, finish, go, hold_hotset, number};
+use crate::rig::{Daemon, finish, go, hold_hotset, number, until_good};
 use crate::table::{self, Table};
 use crate::{Ctx, Test, page_cache};
 
-/// Recall and precision that every cell must reach.
+/// Recall and precision that every cell must reach, but for the precision of hint faults.
 const GOOD: f64 = 0.95;
 
-/// Length of a run. Everything cold has been touched by then.
+/// What is touched within `quick_fault_ms` of its first mark is taken for hot, and of pages that
+/// are swept in 20 s one in 160 is, by chance. There are nine cold pages to a hot one, so that
+/// precision is 0.947 at best; of 54 cold huge pages beside 6 hot ones, one may be among them.
+const QUICK_GOOD: f64 = 0.93;
+const QUICK_GOOD_THP: f64 = 0.85;
+
+/// Length of a run at most. Everything cold has been touched by then.
 const SECONDS: &str = "22";
 
 /// A tenth of it is 6 huge pages.
@@ -59,7 +66,12 @@ pub struct Row {
 impl Row {
     /// Puts it into the table; fails if it is not good enough. `more` says what is known besides.
     pub fn judge(self, more: &str) -> Result<()> {
-        let is_good = self.recall >= GOOD && self.precision >= GOOD;
+        let precision_min = match (self.source, self.shape) {
+            ("hint_fault", "THP") => QUICK_GOOD_THP,
+            ("hint_fault", _) => QUICK_GOOD,
+            _ => GOOD,
+        };
+        let is_good = self.recall >= GOOD && self.precision >= precision_min;
         let said = format!("{self:?}: {more}");
         let mut rows = ROWS.lock().unwrap_or_else(PoisonError::into_inner);
         let is_same = |row: &Row| {
@@ -184,6 +196,7 @@ fn measure(ctx: &mut Ctx) -> Result<()> {
     let (daemon, run) = match cell.shape.flags {
         Some(more) => {
             flags.extend(["--report-ms", "1000"]);
+            flags.extend(until_good());
             flags.extend(more);
             let held = hold_hotset(vm, &flags)?;
             let daemon = Daemon::start_with(vm, &start, cell.source.env)?;

@@ -1,6 +1,6 @@
 //! What each source costs, on the same workload: CPU time of its thread and of its BPF programs per
-//! million accesses recorded, and what a program feels of it. `make costs` runs just this and shows the
-//! table, which is also written to `out/costs.json`.
+//! million accesses recorded, and what a program feels of it. `make costs` runs just this and shows
+//! the table, which is also written to `out/costs.json`.
 //!
 //! An emulator's times are good for comparing rows, not for a real machine's.
 
@@ -15,8 +15,9 @@ use crate::rig::{Daemon, finish, number, source, start_hotset, start_pagecache};
 use crate::table::{self, Table};
 use crate::{Ctx, Test};
 
-pub const TESTS: &[Test] =
-    &[Test::new("costs", "tiered3", measure).limit(Duration::from_secs(300))];
+pub const TESTS: &[Test] = &[Test::new("costs", "tiered3", measure)
+    .limit(Duration::from_secs(300))
+    .long()];
 
 /// Length of the run with each source.
 const SECONDS: &str = "15";

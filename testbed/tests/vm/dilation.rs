@@ -13,8 +13,8 @@ use crate::rig::number;
 use crate::{Ctx, Test};
 
 pub const TESTS: &[Test] = &[
-    Test::new("guest_time_passes_as_slowly_as_asked", "bench", at_a_tenth),
-    Test::new("delays_are_guest_time", "bench", delays_are_guest_time),
+    Test::new("guest_time_passes_as_slowly_as_asked", "bench", at_a_tenth).once(),
+    Test::new("delays_are_guest_time", "bench", delays_are_guest_time).once(),
 ];
 
 const DILATION: u32 = 10;
@@ -146,8 +146,8 @@ fn access(vm: &Vm, out: &Path, node: &str) -> Result<Access> {
 }
 
 /// A busy host makes accesses slower, never faster, so the guest's clock tells that a delay is long
-/// enough, and the emulator's CPU time that it is not too long. In host time it would be a tenth, and
-/// if it were dilated twice, ten times as long.
+/// enough, and the emulator's CPU time that it is not too long. In host time it would be a tenth,
+/// and if it were dilated twice, ten times as long.
 fn delays_are_guest_time(ctx: &mut Ctx) -> Result<()> {
     let far = FAR_NS as f64;
     for delay_ns in [0, FAR_NS] {

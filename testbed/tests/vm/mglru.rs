@@ -7,7 +7,9 @@ use anyhow::{Result, ensure};
 use pghot_testbed::Vm;
 use serde_json::Value;
 
-use crate::rig::{Daemon, finish, go, hold_hotset, hotset, number, source, start_hotset};
+use crate::rig::{
+    Daemon, finish, go, hold_hotset, hotset, number, source, start_hotset, until_good,
+};
 use crate::{Ctx, Test};
 
 pub const TESTS: &[Test] = &[
@@ -54,11 +56,12 @@ const FOUND_WITHIN_S: f64 = 12.0;
 /// Twice `freq_window_ms`.
 const WINDOW_S: &str = "6";
 
-/// Pages are made while the source runs. On 6.12 a birth during an aging counts as an access, and the sweep
-/// is a second one for some: a few cold pages are taken for hot, of which the table of accuracy has none.
+/// Pages are made while the source runs. On 6.12 a birth during an aging counts as an access, and
+/// the sweep is a second one for some: a few cold pages are taken for hot, of which the table of
+/// accuracy has none.
 const PRECISION_MIN: f64 = 0.9;
 
-fn ensure_found(daemon: &Daemon<'_>, done: &Value) -> Result<()> {
+fn ensure_found(daemon: &Daemon, done: &Value) -> Result<()> {
     let status = daemon.status()?;
     let (recall, precision) = (number(done, "/recall")?, number(done, "/precision")?);
     ensure!(
@@ -74,15 +77,15 @@ fn ensure_found(daemon: &Daemon<'_>, done: &Value) -> Result<()> {
 }
 
 /// What `status` says of the source.
-fn mglru(daemon: &Daemon<'_>) -> Result<Value> {
+fn mglru(daemon: &Daemon) -> Result<Value> {
     Ok(source(&daemon.status()?, "mglru")?.clone())
 }
 
-fn detail(daemon: &Daemon<'_>, name: &str) -> Result<f64> {
+fn detail(daemon: &Daemon, name: &str) -> Result<f64> {
     number(&mglru(daemon)?, &format!("/details/{name}"))
 }
 
-fn wait_for_detail(vm: &Vm, daemon: &Daemon<'_>, name: &str, least: f64) -> Result<()> {
+fn wait_for_detail(vm: &Vm, daemon: &Daemon, name: &str, least: f64) -> Result<()> {
     let limit = Duration::from_secs(60);
     Ok(vm.wait_until(&format!("{name} of {least}"), limit, || {
         Ok(detail(daemon, name).is_ok_and(|count| count >= least))
@@ -99,7 +102,7 @@ fn follows_memcgs_that_come_and_go(ctx: &mut Ctx) -> Result<()> {
         let enter = "echo $$ > /sys/fs/cgroup/g/cgroup.procs && exec \"$@\"";
         let base = ["hotset", "--home", "2", "--fast", "0,1", "--cpus", "0"];
         let argv = [&["sh", "-c", enter, "sh"], &base[..], KNOWN, SWEPT].concat();
-        let inside = vm.spawn(&[&argv[..], &["--seconds", "18"]].concat())?;
+        let inside = vm.spawn(&[&argv[..], until_good(), &["--seconds", "18"]].concat())?;
         ensure_found(&daemon, &finish(inside)?)?;
         vm.exec(&["rmdir", "/sys/fs/cgroup/g"])?.success()?;
     }
@@ -110,12 +113,12 @@ fn follows_memcgs_that_come_and_go(ctx: &mut Ctx) -> Result<()> {
     Ok(())
 }
 
-/// Huge pages that nobody touched for many agings become hot. They are in the oldest generation by then,
-/// and bear no mark of an access.
+/// Huge pages that nobody touched for many agings become hot. They are in the oldest generation by
+/// then, and bear no mark of an access.
 fn finds_what_turns_hot(ctx: &mut Ctx) -> Result<()> {
     let vm = &ctx.vm;
     let flags = ["--backing", "thp", "--seconds", "30"];
-    let held = hold_hotset(vm, &[KNOWN, SWEPT, &flags].concat())?;
+    let held = hold_hotset(vm, &[KNOWN, SWEPT, until_good(), &flags].concat())?;
     let daemon = Daemon::start(vm, ALONE)?;
     wait_for_detail(vm, &daemon, "agings", 8.0)?;
     go(vm)?;
@@ -164,7 +167,10 @@ fn switched_off_leaves_nothing(ctx: &mut Ctx) -> Result<()> {
         ensure!(after == before, "{after} BPF objects, {before} before");
     }
     set("0x10")?;
-    let done = hotset(vm, &[KNOWN, SWEPT, &["--seconds", "18"]].concat())?;
+    let done = hotset(
+        vm,
+        &[KNOWN, SWEPT, until_good(), &["--seconds", "18"]].concat(),
+    )?;
     ensure_found(&daemon, &done)?;
     daemon.stop()?;
     ensure!(vm.read(ENABLED)? == enabled, "a setting was changed");
@@ -222,7 +228,10 @@ fn survives_lru_gen_off(ctx: &mut Ctx) -> Result<()> {
     vm.write(ENABLED, "0")?;
     wait_for_detail(vm, &daemon, "rounds_lru_gen_off", 2.0)?;
     vm.write(ENABLED, &enabled)?;
-    let done = hotset(vm, &[KNOWN, SWEPT, &["--seconds", "18"]].concat())?;
+    let done = hotset(
+        vm,
+        &[KNOWN, SWEPT, until_good(), &["--seconds", "18"]].concat(),
+    )?;
     ensure_found(&daemon, &done)?;
     daemon.stop()?;
     Ok(())
@@ -238,9 +247,18 @@ fn survives_processes_that_exit(ctx: &mut Ctx) -> Result<()> {
         wait_for_detail(vm, &daemon, "agings", agings + 2.0)?;
         doomed.kill()?;
     }
-    // A frame that is used again within the window has its last owner's history.
+    // Nothing may pass for hot while its pages are made, and a frame that is used again within the
+    // window has its last owner's history.
+    let set = |value| vm.exec(&["pghot", "set", "freq_threshold", value])?.success();
+    set("7")?;
+    let held = hold_hotset(
+        vm,
+        &[KNOWN, SWEPT, until_good(), &["--seconds", "18"]].concat(),
+    )?;
     vm.exec(&["sleep", WINDOW_S])?.success()?;
-    let done = hotset(vm, &[KNOWN, SWEPT, &["--seconds", "18"]].concat())?;
+    set("2")?;
+    go(vm)?;
+    let done = finish(held)?;
     ensure_found(&daemon, &done)?;
     ensure!(detail(&daemon, "refused_other")? == 0.0);
     daemon.stop()?;

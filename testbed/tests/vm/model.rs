@@ -1,9 +1,11 @@
-//! The simulator agrees with the kernel: the same workload in a guest and in `crates/sim`, and the same
-//! pages are promoted at about the same times. What was compared is written to `out/model.json`.
+//! The simulator agrees with the kernel: the same workload in a guest and in `crates/sim`, and the
+//! same pages are promoted at about the same times. What was compared is written to
+//! `out/model.json`.
 //!
-//! What decides here when a page is promoted is policy, which the emulator runs truly: when the scanner
-//! comes, how much it marks, what a fault or a pass does with it. So that the kernel's work, which is many
-//! times as dear as on a server, hardly matters, the scanner is told to mark little in a visit.
+//! What decides here when a page is promoted is policy, which the emulator runs truly: when the
+//! scanner comes, how much it marks, what a fault or a pass does with it. So that the kernel's
+//! work, which is many times as expensive as on a server, hardly matters, the scanner is told to
+//! mark little in a visit.
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -25,18 +27,20 @@ use crate::rig::{Daemon, finish, go, hold_hotset, number};
 use crate::table::{self, Table};
 use crate::{Ctx, Test};
 
-pub const TESTS: &[Test] =
-    &[Test::new("the_model_agrees", "tiered3", agrees).limit(Duration::from_secs(500))];
+pub const TESTS: &[Test] = &[Test::new("the_model_agrees", "tiered3", agrees)
+    .limit(Duration::from_secs(500))
+    .once()];
 
-/// The guest's clock is so many times slower than the host's. At the host's rate, whatever else ran there put
-/// visits of the scanner off by up to a second each: the kernel adds 32 times what marking took to the period.
+/// The guest's clock is so many times slower than the host's. At the host's rate, whatever else ran
+/// there put visits of the scanner off by up to a second each: the kernel adds 32 times what
+/// marking took to the period.
 const DILATION: u32 = 4;
 
 const SIZE_MIB: u64 = 40;
 /// The first half of the memory; nobody touches the other one.
 const HOT_PERCENT: u32 = 50;
-/// What the scanner marks in a visit, instead of 256: the hot pages take it five visits, a second apart.
-/// Neither half nor 90 % of them is a whole number of visits, or a single page would decide.
+/// What the scanner marks in a visit, instead of 256: the hot pages take it five visits, a second
+/// apart. Neither half nor 90 % of them is a whole number of visits, or a single page would decide.
 const SCAN_SIZE_MIB: u64 = 4;
 /// Length of the access phase: the last of these visits, and two more.
 const SECONDS: f64 = 7.0;
@@ -45,8 +49,9 @@ const STEP: Duration = Duration::from_millis(250);
 
 /// How far the shares of hot and of cold pages in the top tier may be apart at the end.
 const SHARE_TOLERANCE: f64 = 0.05;
-/// How far the times may be apart: a visit and a look. On a busy host most were less than 0.2 s apart; but
-/// on 6.12, in about every other run, a visit came a whole second late, and so did all after it.
+/// How far the times may be apart: a visit and a look. On a busy host most were less than 0.2 s
+/// apart; but on 6.12, in about every other run, a visit came a whole second late, and so did all
+/// after it.
 const TIME_TOLERANCE_S: f64 = 1.25;
 
 const SCANNER: &str = "/sys/kernel/debug/sched/numa_balancing";
@@ -67,15 +72,15 @@ const WRONG: [(&str, Damage); 3] = [
 
 /// The part of an access that the model counts as latency; it wants some.
 const LATENCY_NS: f64 = 1.0;
-/// A hint fault, and a move in it. At the host's rate, workers' kernel time grew by 30 to 60 µs a fault
-/// that moved its page; how much of it is the fault is a guess. All pages of a visit take some 12 ms, so
-/// twice as much would not be seen.
+/// A hint fault, and a move in it. At the host's rate, workers' kernel time grew by 30 to 60 µs a
+/// fault that moved its page; how much of it is the fault is a guess. All pages of a visit take
+/// some 12 ms, so twice as much would not be seen.
 const HINT_FAULT_NS: f64 = 20_000.0 / DILATION as f64;
 const MOVE_ALONE_NS: f64 = 25_000.0 / DILATION as f64;
 /// Marking an entry: a guess, which in the model delays nothing below 30 µs.
 const MARK_NS: f64 = 1000.0 / DILATION as f64;
-/// A call of `move_pages(2)`, and what each page adds: a line through the calls of 1 and of 4096 pages of
-/// ARCHITECTURE.md, 5.7 and 90 ms.
+/// A call of `move_pages(2)`, and what each page adds: a line through the calls of 1 and of 4096
+/// pages of ARCHITECTURE.md, 5.7 and 90 ms.
 const CALL_NS: f64 = 5.7e6 / DILATION as f64;
 const PAGE_NS: f64 = 20.6e3 / DILATION as f64;
 
@@ -205,8 +210,8 @@ impl Row {
 }
 
 impl Ran {
-    /// When this part of all the pages promoted in the end was promoted, on a straight line between two
-    /// looks; none if nothing was.
+    /// When this part of all the pages promoted in the end was promoted, on a straight line between
+    /// two looks; none if nothing was.
     fn time_to(&self, part: f64) -> Option<f64> {
         let wanted = part * self.looks.last()?.promoted as f64;
         let reaches = |pair: &&[Look]| {
@@ -304,8 +309,8 @@ fn in_guest(vm: &Vm, system: &str) -> Result<(Ran, f64)> {
     Ok((ran, of("/elapsed_s")? * 1e9 / of("/accesses")?))
 }
 
-/// Pages that were marked, and those that moved, whoever moved them; `pgpromote_success` is only what the
-/// kernel does by itself.
+/// Pages that were marked, and those that moved, whoever moved them; `pgpromote_success` is only
+/// what the kernel does by itself.
 fn counters(vm: &Vm) -> Result<[u64; 2]> {
     let text = vm.read("/proc/vmstat")?;
     let of = |name: &str| {

@@ -1,6 +1,6 @@
-//! The seeds' page-cache benchmark at the testbed's size: random preads of a file whose cache lies in
-//! the lower tier, again and again, under pghot, the kernel's own tiering, and DAMON. The table is
-//! written to `out/page_cache.json`.
+//! The seeds' page-cache benchmark at the testbed's size: random preads of a file whose cache lies
+//! in the lower tier, again and again, under pghot, the kernel's own tiering, and DAMON. The table
+//! is written to `out/page_cache.json`.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -15,8 +15,9 @@ use crate::rig::{Daemon, finish, number, start_pagecache};
 use crate::table::{self, Table};
 use crate::{Ctx, Test};
 
-pub const TESTS: &[Test] =
-    &[Test::new("page_cache_rivals", "tiered3-disk", rivals).limit(Duration::from_secs(240))];
+pub const TESTS: &[Test] = &[Test::new("page_cache_rivals", "tiered3-disk", rivals)
+    .limit(Duration::from_secs(240))
+    .long()];
 
 /// One row of the table.
 #[derive(Debug, Serialize)]

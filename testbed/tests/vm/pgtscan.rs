@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use serde_json::Value;
 
-use crate::rig::{Daemon, finish, hotset, number, start_hotset};
+use crate::rig::{Daemon, finish, hotset, number, start_hotset, until_good};
 use crate::{Ctx, Test};
 
 pub const TESTS: &[Test] = &[
@@ -18,9 +18,9 @@ pub const TESTS: &[Test] = &[
         a_process_that_exits,
     )
     .limit(Duration::from_secs(400)),
-    Test::new("pgtscan_leaves_opted_out_alone", "tiered3", opted_out),
-    Test::new("pgtscan_heeds_cgroups", "tiered3", heeds_cgroups),
-    Test::new("pgtscan_switches_off", "tiered3", switches_off),
+    Test::new("pgtscan_leaves_opted_out_alone", "tiered3", opted_out).once(),
+    Test::new("pgtscan_heeds_cgroups", "tiered3", heeds_cgroups).once(),
+    Test::new("pgtscan_switches_off", "tiered3", switches_off).once(),
 ];
 
 /// An emulator clears accessed bits some thirty times slower than a machine does.
@@ -29,8 +29,7 @@ const ALONE: &[&str] = &["--enabled-sources", "0x4", "--scan-stall-max-ms", "300
 fn finds(ctx: &mut Ctx, flags: &[&str]) -> Result<()> {
     let daemon = Daemon::start(&ctx.vm, ALONE)?;
     let sweep = ["--cold-sweep-seconds", "20", "--seconds", "22"];
-    let flags: Vec<&str> = flags.iter().chain(&sweep).copied().collect();
-    let done = hotset(&ctx.vm, &flags)?;
+    let done = hotset(&ctx.vm, &[flags, &sweep, until_good()].concat())?;
     let status = daemon.status()?;
     let (recall, precision) = (number(&done, "/recall")?, number(&done, "/precision")?);
     ensure!(
@@ -49,7 +48,10 @@ fn scattered(ctx: &mut Ctx) -> Result<()> {
 fn tiny_hot_set(ctx: &mut Ctx) -> Result<()> {
     let daemon = Daemon::start(&ctx.vm, ALONE)?;
     let flags = ["--size-mib", "256", "--hot-percent", "1"];
-    let done = hotset(&ctx.vm, &[&flags[..], &["--seconds", "22"]].concat())?;
+    let done = hotset(
+        &ctx.vm,
+        &[&flags[..], until_good(), &["--seconds", "22"]].concat(),
+    )?;
     let recall = number(&done, "/recall")?;
     ensure!(
         recall >= 0.95,

@@ -33,7 +33,6 @@ const TOOLS: &[&str] = &[
 #[derive(Default)]
 pub struct Pool {
     idle: Mutex<HashMap<ThreadId, Idle>>,
-    second_attempts: Mutex<Vec<String>>,
     took: Mutex<Vec<(Duration, String)>>,
 }
 
@@ -72,19 +71,6 @@ impl Pool {
     /// Ends all guests that are left.
     pub fn clear(&self) {
         self.lock().clear();
-    }
-
-    /// Remembers a test that failed at first.
-    pub fn note_second_attempt(&self, name: &str) {
-        let names = self.second_attempts.lock();
-        let mut names = names.unwrap_or_else(PoisonError::into_inner);
-        names.push(name.to_owned());
-    }
-
-    /// Those tests.
-    pub fn second_attempts(&self) -> Vec<String> {
-        let names = self.second_attempts.lock();
-        names.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Remembers how long a test took, both attempts together.

@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use pghot_testbed::Status;
 use serde_json::Value;
 
-use crate::rig::{Daemon, hotset, number, outcome, start_hotset};
+use crate::rig::{Daemon, hotset, number, outcome, refused, start_hotset};
 use crate::{Ctx, Test};
 
 pub const TESTS: &[Test] = &[
@@ -36,12 +35,18 @@ pub const TESTS: &[Test] = &[
         "tiered3",
         one_look_at_a_large_process_is_enough,
     ),
-    Test::new("explain_tells_why", "tiered3", explain_tells_why),
+    Test::new(
+        "the_first_fault_may_be_quick",
+        "tiered3",
+        the_first_fault_may_be_quick,
+    ),
+    Test::new("explain_tells_why", "tiered3", explain_tells_why).once(),
     Test::new(
         "a_dry_run_moves_nothing",
         "tiered3",
         a_dry_run_moves_nothing,
-    ),
+    )
+    .once(),
 ];
 
 fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
@@ -134,8 +139,9 @@ fn huge_pages_move_whole(ctx: &mut Ctx) -> Result<()> {
     Ok(())
 }
 
-/// A process so large that the kernel's scan comes to a page once in 16 s, which is five windows: no page
-/// is ever seen twice within one. Hot pages fault at once after their mark, and that is enough.
+/// A process so large that the kernel's scan comes to a page once in 8 s, which is more than two
+/// windows: no page is ever seen twice within one. Hot pages fault at once after their mark, and
+/// that is enough.
 fn one_look_at_a_large_process_is_enough(ctx: &mut Ctx) -> Result<()> {
     const SCAN_SIZE: &str = "/sys/kernel/debug/sched/numa_balancing/scan_size_mb";
     let vm = &ctx.vm;
@@ -146,7 +152,7 @@ fn one_look_at_a_large_process_is_enough(ctx: &mut Ctx) -> Result<()> {
         let mut start = vec!["--quick-fault-ms", quick_fault_ms];
         start.extend(sources);
         let daemon = Daemon::start(vm, &start)?;
-        let flags = ["--size-mib", "128", "--hot-percent", "10"];
+        let flags = ["--size-mib", "64", "--hot-percent", "10"];
         let mut more = vec!["--cold-sweep-seconds", "60", "--seconds", seconds];
         more.extend(flags);
         let run = hotset(vm, &more)?;
@@ -154,7 +160,7 @@ fn one_look_at_a_large_process_is_enough(ctx: &mut Ctx) -> Result<()> {
         daemon.stop()?;
         Ok((run, status))
     };
-    let (quick, slow) = (run("125", "22")?, run("0", "10")?);
+    let (quick, slow) = (run("125", "11")?, run("0", "7")?);
     vm.write(SCAN_SIZE, before.trim())?;
     let told = format!("{}\n{:#}\nwithout: {}", quick.0, quick.1, slow.0);
     ensure!(number(&quick.0, "/recall")? >= 0.9, "{told}");
@@ -162,7 +168,36 @@ fn one_look_at_a_large_process_is_enough(ctx: &mut Ctx) -> Result<()> {
     ensure!(number(&quick.0, "/precision")? >= 0.9, "{told}");
     ensure!(number(&slow.0, "/recall")? <= 0.1, "{told}");
     let counted = number(&quick.1, "/sources/0/details/quick_faults")?;
-    ensure!(counted >= 3000.0, "{told}");
+    ensure!(counted >= 1400.0, "{told}");
+    Ok(())
+}
+
+/// A hint fault counts as quick from the first one on: a daemon that has to learn something first
+/// is blind just when a program's pages are to be moved. All pages are touched again within some ms
+/// of their mark, so that nearly all faults are quick, those of the first scan included.
+fn the_first_fault_may_be_quick(ctx: &mut Ctx) -> Result<()> {
+    let sources = ["--enabled-sources", "0x1", "--freq-threshold", "2"];
+    let daemon = Daemon::start(&ctx.vm, &sources)?;
+    let (mut hot, _) = start_hotset(&ctx.vm, &["--size-mib", "32", "--seconds", "60"])?;
+    let pages = 32.0 * 256.0;
+    let mut status = Value::Null;
+    // One scan of all of it: nobody is seen twice.
+    ctx.vm
+        .wait_until("half of its pages faulted", Duration::from_secs(30), || {
+            status = daemon.status()?;
+            let recorded = number(&status, "/sources/0/stats/recorded");
+            Ok(recorded.is_ok_and(|recorded| recorded >= pages / 2.0))
+        })?;
+    hot.kill()?;
+    let (recorded, quick) = (
+        number(&status, "/sources/0/stats/recorded")?,
+        number(&status, "/sources/0/details/quick_faults")?,
+    );
+    ensure!(
+        quick >= recorded / 2.0,
+        "{quick} of {recorded} faults were quick: {status:#}"
+    );
+    daemon.stop()?;
     Ok(())
 }
 
@@ -278,8 +313,7 @@ fn explain_tells_why(ctx: &mut Ctx) -> Result<()> {
     wait_for("in the top tier")?;
 
     let nobody = ctx.vm.exec(&["pghot", "explain", "999999", "0x1000"])?;
-    ensure!(nobody.status == Status::Code(1), "{:?}", nobody.status);
-    ensure!(nobody.stderr.contains("999999"), "{}", nobody.stderr);
+    refused(nobody, "999999")?;
     hot.kill()?;
     daemon.stop()?;
     Ok(())

@@ -1,5 +1,5 @@
-//! Profiles: what is recorded of a program whose hot set is known, on real page tables, and what the
-//! simulator makes of it.
+//! Profiles: what is recorded of a program whose hot set is known, on real page tables, and what
+//! the simulator makes of it.
 
 use anyhow::{Context, Result, ensure};
 use pghot_testbed::{Output, Vm};
@@ -60,8 +60,8 @@ fn record_and_replay(ctx: &mut Ctx) -> Result<()> {
         let (memory, touched) = summary(&recorded.stdout)?;
         let all = SIZE_MIB..SIZE_MIB + OTHER_MIB;
         ensure!(all.contains(&memory), "{backing}: {}", recorded.stdout);
-        // Of six intervals one may have found all in the TLB, and nothing to flush it with. Of huge pages those
-        // that the hot set begins and ends in are touched as a whole.
+        // Of six intervals one may have found all in the TLB, and nothing to flush it with. Of huge
+        // pages those that the hot set begins and ends in are touched as a whole.
         let hot = 0.8 * HOT_MIB..HOT_MIB + 6.0;
         ensure!(hot.contains(&touched), "{backing}: {}", recorded.stdout);
     }
@@ -71,8 +71,9 @@ fn record_and_replay(ctx: &mut Ctx) -> Result<()> {
     replay(vm)
 }
 
-/// The top tier has room for a sixth of the memory, which holds a sixth of the hot pages at first; pghot
-/// finds others. Not all: the watermarks of so small a node let 30 pages through in each pass.
+/// The top tier has room for a sixth of the memory, which holds a sixth of the hot pages at first;
+/// pghot finds others. Not all: the watermarks of so small a node let 30 pages through in each
+/// pass.
 fn replay(vm: &Vm) -> Result<()> {
     let argv = [
         "pghot", "sim", "replay", PROFILE, "--json", "--misses", "200000",
@@ -104,7 +105,8 @@ fn summary(stdout: &str) -> Result<(f64, f64)> {
     Ok((numbers[0], numbers[1]))
 }
 
-/// Two that clear accessed bits would each miss what the other has seen, so the second one is refused.
+/// Two that clear accessed bits would each miss what the other has seen, so the second one is
+/// refused.
 fn one_reader(ctx: &mut Ctx) -> Result<()> {
     let vm = &ctx.vm;
     // Of another test.

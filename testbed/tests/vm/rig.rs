@@ -3,73 +3,31 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+pub use pghot_testbed::Daemon;
 use pghot_testbed::{Output, Process, Status, Vm};
 use serde_json::Value;
 
-/// Loading and verifying BPF programs takes an emulator some seconds, and a busy host many times that.
+/// Making all of its pages takes a workload some seconds, and a busy host many times that.
 pub const START_LIMIT: Duration = Duration::from_secs(90);
-const STOP_LIMIT: Duration = Duration::from_secs(20);
+/// Whether the suite runs in its long form, `make test-long`.
+pub fn is_long() -> bool {
+    std::env::var_os("PGHOT_LONG").is_some()
+}
+
+/// Has `hotset` end as soon as the run is good, but not in the long form.
+pub fn until_good() -> &'static [&'static str] {
+    match is_long() {
+        true => &[],
+        false => &["--until-good"],
+    }
+}
 
 /// The pipe that [`go`] writes to.
 const GO: &str = "/tmp/go";
 
-/// A running `pghot run`.
-pub struct Daemon<'a> {
-    vm: &'a Vm,
-    process: Process,
-}
-
-impl<'a> Daemon<'a> {
-    /// Starts the daemon with more flags and waits until it answers.
-    pub fn start(vm: &'a Vm, flags: &[&str]) -> Result<Daemon<'a>> {
-        Self::start_with(vm, flags, &[])
-    }
-
-    /// The same with environment variables.
-    pub fn start_with(vm: &'a Vm, flags: &[&str], env: &[(&str, &str)]) -> Result<Daemon<'a>> {
-        let argv: Vec<&str> = ["pghot", "run"].iter().chain(flags).copied().collect();
-        let mut process = vm.spawn_with(&argv, env, b"")?;
-        let mut ended = false;
-        vm.wait_until("pghot answers", START_LIMIT, || {
-            ended = process.try_wait()?.is_some();
-            Ok(ended || vm.exec(&["pghot", "status", "--json"])?.status == Status::Code(0))
-        })?;
-        if ended {
-            bail!("`pghot run` ended at once: {}", process.stderr()?);
-        }
-        Ok(Daemon { vm, process })
-    }
-
-    pub fn status(&self) -> Result<Value> {
-        let output = self.vm.exec(&["pghot", "status", "--json"])?.success()?;
-        Ok(serde_json::from_str(&output.stdout)?)
-    }
-
-    /// A number in the status, by its JSON pointer.
-    pub fn number(&self, pointer: &str) -> Result<f64> {
-        number(&self.status()?, pointer)
-    }
-
-    pub fn pid(&self) -> i32 {
-        self.process.pid()
-    }
-
-    /// SIGTERM; the daemon must end well.
-    pub fn stop(mut self) -> Result<Output> {
-        self.process.signal(libc::SIGTERM)?;
-        Ok(self.process.wait(STOP_LIMIT)?.success()?)
-    }
-
-    /// SIGKILL: no chance to tidy up.
-    pub fn kill(mut self) -> Result<()> {
-        self.process.kill()?;
-        Ok(())
-    }
-}
-
-pub fn number(status: &Value, pointer: &str) -> Result<f64> {
-    let value = status.pointer(pointer).and_then(Value::as_f64);
-    value.with_context(|| format!("the status has no number at {pointer}: {status:#}"))
+/// A number in a status or another JSON value, by its JSON pointer.
+pub fn number(value: &Value, pointer: &str) -> Result<f64> {
+    Ok(pghot_testbed::number(value, pointer)?)
 }
 
 /// What a status says of one source.
@@ -97,8 +55,8 @@ pub fn start_hotset_anywhere(vm: &Vm, flags: &[&str]) -> Result<(Process, Value)
     start_workload(vm, "hotset", flags)
 }
 
-/// Starts `hotset` on node 2, which makes its pages and then waits for [`go`]. Whoever comes to look
-/// in between sees accesses alone, and not how the pages were made.
+/// Starts `hotset` on node 2, which makes its pages and then waits for [`go`]. Whoever comes to
+/// look in between sees accesses alone, and not how the pages were made.
 pub fn hold_hotset(vm: &Vm, flags: &[&str]) -> Result<Process> {
     vm.exec(&["mkfifo", GO])?.success()?;
     // Opened for both, so that it does not wait for a writer.
@@ -162,10 +120,17 @@ pub fn hotset(vm: &Vm, flags: &[&str]) -> Result<Value> {
 }
 
 /// 32 MiB are all hot, and all of them arrive in the top tier.
-pub fn promotes_all(vm: &Vm, daemon: &Daemon<'_>) -> Result<()> {
+pub fn promotes_all(vm: &Vm, daemon: &Daemon) -> Result<()> {
     let flags = ["--size-mib", "32", "--until-promoted", "--seconds", "60"];
     let done = hotset(vm, &flags)?;
     ensure!(done["hot_left"] == 0, "{done}\n{:#}", daemon.status()?);
+    Ok(())
+}
+
+/// A command was refused with status 1, and why has a word in it.
+pub fn refused(output: Output, word: &str) -> Result<()> {
+    let refused = output.status == Status::Code(1) && output.stderr.contains(word);
+    ensure!(refused, "no word of {word}: {output:?}");
     Ok(())
 }
 

@@ -1,15 +1,17 @@
-//! All sources at once while processes, mappings and files come and go. `make stress` makes it long.
+//! All sources at once while processes, mappings and files come and go: for ten minutes in the long
+//! form.
 
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::rig::{Daemon, outcome};
+use crate::rig::{Daemon, is_long, outcome};
 use crate::{Ctx, Test};
 
-/// Length of the churn in `make test`; `PGHOT_STRESS_SECONDS` sets another.
-const SECONDS: u64 = 60;
+/// Length of the churn.
+const SECONDS: u64 = 30;
+const LONG_SECONDS: u64 = 600;
 
 /// What the daemon may grow by after the first churn: its buffers are as large as its largest pass,
 /// some 60 bytes a ready page. A leak would show in the long run.
@@ -28,13 +30,6 @@ const COMPLAINTS: [&str; 6] = [
 pub const TESTS: &[Test] =
     &[Test::new("stress", "tiered3", stress).limit(Duration::from_secs(1200))];
 
-fn seconds() -> Result<u64> {
-    match std::env::var("PGHOT_STRESS_SECONDS") {
-        Ok(text) => text.parse().context("PGHOT_STRESS_SECONDS is no number"),
-        Err(_) => Ok(SECONDS),
-    }
-}
-
 /// Nothing is lost, nothing is stuck, nothing leaks, and the kernel does not complain.
 fn stress(ctx: &mut Ctx) -> Result<()> {
     let flags = ["--freq-threshold", "1", "--enabled-sources", "0x3f"];
@@ -43,7 +38,7 @@ fn stress(ctx: &mut Ctx) -> Result<()> {
     let daemon = Daemon::start(&ctx.vm, &flags)?;
     churn(ctx, 15)?;
     let before_kib = resident_kib(ctx, &daemon)?;
-    churn(ctx, seconds()?)?;
+    churn(ctx, if is_long() { LONG_SECONDS } else { SECONDS })?;
     let after_kib = resident_kib(ctx, &daemon)?;
     let status = daemon.status()?;
     ensure!(
@@ -96,7 +91,7 @@ fn churn(ctx: &Ctx, seconds: u64) -> Result<()> {
     Ok(())
 }
 
-fn resident_kib(ctx: &Ctx, daemon: &Daemon<'_>) -> Result<u64> {
+fn resident_kib(ctx: &Ctx, daemon: &Daemon) -> Result<u64> {
     let status = ctx.vm.read(&format!("/proc/{}/status", daemon.pid()))?;
     let line = status.lines().find(|line| line.starts_with("RssAnon:"));
     let words = line.and_then(|line| line.split_whitespace().nth(1));

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::rig::{
     Daemon, end_hog, finish, hog, hotset, kernel_settings, number, promotes_all, source,
-    start_hotset,
+    start_hotset, until_good,
 };
 use crate::{Ctx, Test};
 
@@ -63,8 +63,11 @@ fn each_access_counts_once(ctx: &mut Ctx, mask: &str) -> Result<()> {
     if vm.exists(damon_stat)? {
         ensure!(vm.read(damon_stat)?.trim() == "Y", "DAMON_STAT is off");
     }
-    let daemon = Daemon::start(vm, &["--enabled-sources", mask])?;
-    let (process, ready) = start_hotset(vm, &[&KNOWN[..], &["--seconds", "22"]].concat())?;
+    // A quick fault counts twice, and is meant to.
+    let flags = ["--enabled-sources", mask, "--quick-fault-ms", "0"];
+    let daemon = Daemon::start(vm, &flags)?;
+    let flags = [&KNOWN[..], until_good(), &["--seconds", "22"]].concat();
+    let (process, ready) = start_hotset(vm, &flags)?;
     let pid = number(&ready, "/pid")?;
     let done = finish(process)?;
     let status = daemon.status()?;
@@ -101,7 +104,7 @@ fn page_tables_see_the_rest(ctx: &mut Ctx) -> Result<()> {
     let flags = ["--enabled-sources", "0x5", "--scan-stall-max-ms", "300"];
     let daemon = Daemon::start(vm, &flags)?;
     let forks = ["--forks", "2", "--store-percent", "0", "--seconds", "22"];
-    let done = hotset(vm, &[&KNOWN[..], &forks].concat())?;
+    let done = hotset(vm, &[&KNOWN[..], until_good(), &forks].concat())?;
     let status = daemon.status()?;
     let (recall, precision) = (number(&done, "/recall")?, number(&done, "/precision")?);
     ensure!(
@@ -118,25 +121,32 @@ fn page_tables_see_the_rest(ctx: &mut Ctx) -> Result<()> {
     Ok(())
 }
 
-fn state(daemon: &Daemon<'_>, name: &str) -> Result<Value> {
+fn state(daemon: &Daemon, name: &str) -> Result<Value> {
     Ok(source(&daemon.status()?, name)?["state"].clone())
 }
 
 /// Of pgtscan and mglru one runs; when it is switched off, the other does.
 fn one_reader(ctx: &mut Ctx) -> Result<()> {
     let daemon = Daemon::start(&ctx.vm, &["--enabled-sources", "0x14"])?;
-    ensure!(state(&daemon, "pgtscan")? == "running");
-    ensure!(state(&daemon, "mglru")? == "standing_by");
+    let states_are = |pgtscan: &str, mglru: &str| -> Result<()> {
+        let status = daemon.status()?;
+        let state = |name| Ok::<_, anyhow::Error>(source(&status, name)?["state"].clone());
+        ensure!(
+            state("pgtscan")? == pgtscan && state("mglru")? == mglru,
+            "not {pgtscan} and {mglru}: {status:#}"
+        );
+        Ok(())
+    };
+    states_are("running", "standing_by")?;
     let set = ["pghot", "set", "enabled_sources", "0x10"];
     ctx.vm.exec(&set)?.success()?;
-    ensure!(state(&daemon, "pgtscan")? == "disabled");
-    ensure!(state(&daemon, "mglru")? == "running");
+    states_are("disabled", "running")?;
     daemon.stop()?;
     Ok(())
 }
 
 /// BPF programs that are loaded, perf events, sockets below /run/pghot: what a source may leave.
-fn traces(vm: &Vm, daemon: &Daemon<'_>) -> Result<(usize, usize, [String; 3])> {
+fn traces(vm: &Vm, daemon: &Daemon) -> Result<(usize, usize, [String; 3])> {
     let (mut programs, mut events) = (0, 0);
     let dir = format!("/proc/{}/fdinfo", daemon.pid());
     for fd in vm.list(&dir)? {

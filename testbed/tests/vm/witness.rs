@@ -16,10 +16,12 @@ use crate::{Ctx, Test};
 pub const TESTS: &[Test] = &[
     Test::new("the_witness_counts_every_access", "tiered3", |ctx| {
         watched(ctx, still)
-    }),
+    })
+    .once(),
     Test::new("the_witness_follows_pages_that_move", "tiered3", |ctx| {
         watched(ctx, moving)
-    }),
+    })
+    .once(),
 ];
 
 /// Runs a test in a guest of its own, which has the plugin.

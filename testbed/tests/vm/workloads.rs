@@ -9,9 +9,9 @@ use crate::rig::number;
 use crate::{Ctx, Test};
 
 pub const TESTS: &[Test] = &[
-    Test::new("moved_pages_come_back_whole", "tiered3", moved_pages),
-    Test::new("autonuma_leaves_zeros", "tiered3", autonuma),
-    Test::new("threads_search_alike", "tiered3", searches),
+    Test::new("moved_pages_come_back_whole", "tiered3", moved_pages).once(),
+    Test::new("autonuma_leaves_zeros", "tiered3", autonuma).once(),
+    Test::new("threads_search_alike", "tiered3", searches).once(),
 ];
 
 /// Runs a workload to its end and returns its lines.

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use clap::Parser;
 use pghot_workloads::access::{Shared, Sweeper, Worker};
 use pghot_workloads::args::Args;
+use pghot_workloads::decided::Standing;
 use pghot_workloads::hint::Hinter;
 use pghot_workloads::hot_set::HotSet;
 use pghot_workloads::idle_forks::IdleForks;
@@ -92,13 +93,9 @@ fn run(args: &Args) -> Result<()> {
     mark(Mark::Stop);
     let placement = sampler.look_up()?;
     let errors = region.damaged_pages(args.seed);
-    Event::Done(results(
-        &phase,
-        &placement,
-        hot_set.pages().len() as u64,
-        errors,
-    ))
-    .print()
+    let swept = sampler.swept(phase.elapsed_s);
+    let hot_pages = hot_set.pages().len() as u64;
+    Event::Done(results(&phase, &placement, hot_pages, swept, errors)).print()
 }
 
 /// Moves this thread, the sampler, off the CPUs that the workers get, if others are left.
@@ -264,6 +261,15 @@ impl Sampler<'_> {
                     end = end.min(elapsed + Duration::from_millis(self.args.linger_ms));
                 }
             }
+            let standing = Standing {
+                hot_pages: self.hot_set.pages().len() as u64,
+                hot_fast: sample.hot_fast,
+                cold_fast: sample.cold_fast,
+                swept: self.swept(sample.t_s),
+            };
+            if self.args.until_good && standing.is_good() {
+                end = elapsed;
+            }
             Event::Sample(sample.clone()).print()?;
             samples.push(sample);
             // A worker that failed stops all.
@@ -273,6 +279,14 @@ impl Sampler<'_> {
             // On a fixed grid, so that a slow sample does not delay all later ones.
             let next = Duration::from_millis(step_ms * (elapsed.as_millis() as u64 / step_ms + 1));
             thread::sleep(next.min(end).saturating_sub(started.elapsed()));
+        }
+    }
+
+    /// The share of the cold pages that has been touched after so long; 1 if none are to be.
+    fn swept(&self, elapsed_s: f64) -> f64 {
+        match self.args.cold_sweep_seconds {
+            sweep_s if sweep_s > 0.0 => (elapsed_s / sweep_s).min(1.0),
+            _ => 1.0,
         }
     }
 
@@ -295,10 +309,15 @@ impl Sampler<'_> {
     }
 }
 
-fn results(phase: &Phase, end: &Placement, hot_pages: u64, errors: u64) -> Done {
+fn results(phase: &Phase, end: &Placement, hot_pages: u64, swept: f64, errors: u64) -> Done {
     let hot_fast: Vec<_> = phase.samples.iter().map(|s| (s.t_s, s.hot_fast)).collect();
     let time_to = |percent| time_to_percent_s(&hot_fast, hot_pages, percent);
-    let fast = end.hot_fast + end.cold_fast;
+    let standing = Standing {
+        hot_pages,
+        hot_fast: end.hot_fast,
+        cold_fast: end.cold_fast,
+        swept,
+    };
     Done {
         t50_s: time_to(50),
         t90_s: time_to(90),
@@ -308,7 +327,8 @@ fn results(phase: &Phase, end: &Placement, hot_pages: u64, errors: u64) -> Done 
         cold_promoted: end.cold_fast,
         hot_left: hot_pages - end.hot_fast,
         recall: end.hot_fast as f64 / hot_pages as f64,
-        precision: (fast > 0).then(|| end.hot_fast as f64 / fast as f64),
+        precision: standing.precision(),
+        swept,
         nodes: end.nodes.clone(),
         accesses: phase.accesses,
         worker_user_s: phase.usage.user_s,

@@ -6,7 +6,8 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use super::html::text;
-use crate::published::{Ours, Published, Timed};
+use pghot_published::timed::{Ours, Timed, Times};
+
 use crate::summary::{Group, Line};
 
 /// Two systems by what was published and by what was measured.
@@ -97,10 +98,7 @@ impl Side {
 
 /// All that was published beside what these groups have.
 pub fn compare(groups: &[Group]) -> Vec<Comparison> {
-    // The file is part of the program, and tests read it.
-    let Ok(published) = Published::load() else {
-        return Vec::new();
-    };
+    let published = Times::load();
     let widest = published.widest_noise();
     let mut comparisons = Vec::new();
     let mut with_damon: Vec<&Ours> = Vec::new();
@@ -242,13 +240,14 @@ table has no such runs, the most of the others is taken (marked with ~). Our ran
 slowest and the fastest runs. <em>patched</em> is the kernel proposal, which stands beside pghot; \
 of the 2024 table, another change of the kernel's balancing. Rates are turned over.";
 
-const HEAD: &str = "<table class=\"loose\"><tr><th>published</th><th>systems</th><th>ratio</th><th>noise</th>\
+const HEAD: &str = "<div class=\"scroll\"><table class=\"loose\"><tr>\
+<th>published</th><th>systems</th><th>ratio</th><th>noise</th>\
 <th>here</th><th>ratio</th><th>range</th><th></th></tr>";
 
 /// The page's section.
 pub fn section(comparisons: &[Comparison]) -> String {
     let mut html =
-        format!("<h2>Beside published figures</h2><p class=\"note\">{CAPTION}</p>{HEAD}");
+        format!("<h2>Beside published figures</h2><p class=\"quiet\">{CAPTION}</p>{HEAD}");
     for row in comparisons {
         let ratio = |ratio: Option<f64>| ratio.map_or("–".into(), |ratio| format!("{ratio:.3}"));
         let (here, range) = match &row.ours {
@@ -281,7 +280,7 @@ pub fn section(comparisons: &[Comparison]) -> String {
             row.verdict.words(),
         );
     }
-    html + "</table>"
+    html + "</table></div>"
 }
 
 #[cfg(test)]
@@ -332,8 +331,8 @@ mod tests {
     fn directions_are_those_of_the_ratios() {
         let lines = |pghot: &[f64]| {
             vec![
-                line("none", &[10.0, 10.2]),
-                line("numab2", &[8.0, 8.1]),
+                line("none", &[10.0, 10.0, 10.2]),
+                line("numab2", &[8.0, 8.0, 8.1]),
                 line("pghot", pghot),
                 line("damon", &[9.0]),
             ]

@@ -1,6 +1,6 @@
 //! DAMON, promoting and demoting by physical address, with the settings of its authors' sample
-//! (`samples/damon/mtier.c`): kernels are built without the sample, so its numbers are written to sysfs.
-//! `damo`, their tool, is Python, which the guests do not have.
+//! (`samples/damon/mtier.c`): kernels are built without the sample, so its numbers are written to
+//! sysfs. `damo`, their tool, is Python, which the guests do not have.
 
 use anyhow::Result;
 use pghot_testbed::Vm;
@@ -25,8 +25,9 @@ const fn tuned<'a>(file: &'a str, value: &'a str) -> Setting<'a> {
     }
 }
 
-/// Goals about a node's memory (since 6.16); without, the quota alone bounds what is moved. Their own
-/// files appear only once there is a goal, so another file tells that the kernel is new enough (6.17).
+/// Goals about a node's memory (since 6.16); without, the quota alone bounds what is moved. Their
+/// own files appear only once there is a goal, so another file tells that the kernel is new enough
+/// (6.17).
 const fn goal<'a>(file: &'a str, value: &'a str) -> Setting<'a> {
     Setting {
         file,
@@ -35,8 +36,9 @@ const fn goal<'a>(file: &'a str, value: &'a str) -> Setting<'a> {
     }
 }
 
-/// Once a second, at most 200 MiB, those with the most recent accesses first. `metric` of the top tier
-/// should be `value`; pages are passed over if whether they are young is as `passes_over` says.
+/// Once a second, at most 200 MiB, those with the most recent accesses first. `metric` of the top
+/// tier should be `value`; pages are passed over if whether they are young is as `passes_over`
+/// says.
 const fn settings<'a>(metric: &'a str, value: &'a str, passes_over: &'a str) -> [Setting<'a>; 17] {
     [
         tuned("monitoring_attrs/intervals/intervals_goal/access_bp", "400"),

@@ -1,27 +1,31 @@
-//! The systems that are compared.
+//! The systems that are compared: what moves pages while a workload runs.
 
 use std::path::PathBuf;
 
-use anyhow::Result;
-use pghot_testbed::{Vm, program};
+use anyhow::{Context, Result};
+use pghot_testbed::{Daemon, Vm, program};
+use serde_json::Value;
 
 mod damon;
 mod memtierd;
-mod numab2;
-mod pghot;
 
 /// A system under test.
 pub struct System {
     /// Its name on the command line and in tables.
     pub name: &'static str,
+    /// Its name for people.
+    pub title: &'static str,
+    /// How it is set up, in short.
+    how: &'static str,
     /// What it is, in one sentence.
     pub doc: &'static str,
     /// Where the workload's memory starts.
     pub home: Home,
     /// A program that has to be fetched for it; see `testbed/setup.sh --bench`.
     pub program: Option<&'static str>,
-    /// Starts it in a guest whose balancing is off.
-    pub start: fn(&Vm) -> Result<Box<dyn Running>>,
+    /// Of its command, if it is one.
+    flags: &'static [&'static str],
+    start: fn(&Vm, &System) -> Result<Box<dyn Running>>,
 }
 
 /// Where a workload's memory starts.
@@ -35,8 +39,134 @@ pub enum Home {
 
 /// A system at work.
 pub trait Running {
+    /// What it says of itself, if it says anything.
+    fn status(&self) -> Result<Option<Value>> {
+        Ok(None)
+    }
+
     /// Ends it; the guest is as before, but for pages that were moved.
     fn stop(self: Box<Self>) -> Result<()>;
+}
+
+/// All of them. The first is what the others are compared with.
+pub static SYSTEMS: &[System] = &[
+    System {
+        name: "none",
+        title: "no balancing",
+        how: "numa_balancing=0",
+        doc: "No balancing: pages stay where they are.",
+        home: Home::Lower,
+        program: None,
+        flags: &[],
+        start: nothing,
+    },
+    System {
+        name: "numab2",
+        title: "numa_balancing=2",
+        how: "kernel defaults",
+        doc: "The kernel's own tiering: numa_balancing=2, with demotion.",
+        home: Home::Lower,
+        program: None,
+        flags: &[],
+        start: numa_balancing,
+    },
+    System {
+        name: "pghot",
+        title: "pghot",
+        how: "pghot run",
+        doc: "pghot with freq_threshold 1, as in the kernel proposal's benchmarks, and with the \
+              source page_cache.",
+        home: Home::Lower,
+        program: None,
+        flags: &["--freq-threshold", "1", "--enabled-sources", "0xd"],
+        start: daemon,
+    },
+    System {
+        name: "pghot-faults",
+        title: "pghot",
+        how: "pghot run",
+        doc: "pghot that promotes at the first hint fault, as numab2 does, so that two ways to \
+              move pages are compared and not two policies; its longest window, because an \
+              emulated move takes so long that the last page would go cold in the queue.",
+        home: Home::Lower,
+        program: None,
+        flags: &[
+            "--freq-threshold",
+            "1",
+            "--freq-window-ms",
+            "3968",
+            "--enabled-sources",
+            "0x1",
+        ],
+        start: daemon,
+    },
+    System {
+        name: "damon",
+        title: "DAMON",
+        how: "its authors' sample",
+        doc: "DAMON's migrate_hot in the lower tier and migrate_cold in the top tier, set up as \
+              its authors do.",
+        home: Home::Lower,
+        program: None,
+        flags: &[],
+        start: |vm, _| damon::start(vm),
+    },
+    System {
+        name: "memtierd",
+        title: "memtierd",
+        how: "its authors' test",
+        doc: "memtierd with its heat policy and soft-dirty tracker, as in its authors' tests.",
+        home: Home::Lower,
+        program: Some("memtierd"),
+        flags: &[],
+        start: |vm, _| memtierd::start(vm),
+    },
+    System {
+        name: "near",
+        title: "all near",
+        how: "a bound",
+        doc: "All memory in the top tier from the start: a bound.",
+        home: Home::Upper,
+        program: None,
+        flags: &[],
+        start: nothing,
+    },
+];
+
+impl System {
+    /// What has to be in the guest's `/bin` besides what is always there. Fails with a sentence if
+    /// it was not fetched.
+    pub fn binaries(&self) -> Result<Vec<PathBuf>> {
+        let programs = self.program.iter();
+        Ok(programs
+            .map(|name| program(name))
+            .collect::<Result<_, _>>()?)
+    }
+
+    /// How it is set up, in short; of a command, with its flags.
+    pub fn how(&self) -> String {
+        [&[self.how], self.flags].concat().join(" ")
+    }
+
+    /// Starts it, in a guest in which no other is at work.
+    pub fn start(&self, vm: &Vm) -> Result<Box<dyn Running>> {
+        // Through 0: that makes the kernel forget the hot threshold that it adapted before.
+        vm.write(NUMA_BALANCING, "0")?;
+        (self.start)(vm, self)
+    }
+}
+
+/// The system of that name.
+pub fn find(name: &str) -> Option<&'static System> {
+    SYSTEMS.iter().find(|system| system.name == name)
+}
+
+const NUMA_BALANCING: &str = "/proc/sys/kernel/numa_balancing";
+const DEMOTION: &str = "/sys/kernel/mm/numa/demotion_enabled";
+
+/// Has the kernel demote pages when the top tier is short of memory; every system may count on it.
+pub fn allow_demotion(vm: &Vm) -> Result<()> {
+    Ok(vm.write(DEMOTION, "1")?)
 }
 
 struct Nothing;
@@ -47,75 +177,36 @@ impl Running for Nothing {
     }
 }
 
-fn nothing(_: &Vm) -> Result<Box<dyn Running>> {
+fn nothing(_: &Vm, _: &System) -> Result<Box<dyn Running>> {
     Ok(Box::new(Nothing))
 }
 
-/// All of them. The first is what the others are compared with.
-pub static SYSTEMS: &[System] = &[
-    System {
-        name: "none",
-        doc: "No balancing: pages stay where they are.",
-        home: Home::Lower,
-        program: None,
-        start: nothing,
-    },
-    System {
-        name: "pghot",
-        doc: "pghot with freq_threshold 1, as in the kernel proposal's benchmarks, and with the source page_cache.",
-        home: Home::Lower,
-        program: None,
-        start: pghot::start,
-    },
-    System {
-        name: "numab2",
-        doc: "The kernel's own tiering: numa_balancing=2, with demotion.",
-        home: Home::Lower,
-        program: None,
-        start: numab2::start,
-    },
-    System {
-        name: "damon",
-        doc: "DAMON's migrate_hot in the lower tier and migrate_cold in the top tier, set up as its authors do.",
-        home: Home::Lower,
-        program: None,
-        start: damon::start,
-    },
-    System {
-        name: "memtierd",
-        doc: "memtierd with its heat policy and soft-dirty tracker, as in its authors' tests.",
-        home: Home::Lower,
-        program: Some("memtierd"),
-        start: memtierd::start,
-    },
-    System {
-        name: "near",
-        doc: "All memory in the top tier from the start: a bound.",
-        home: Home::Upper,
-        program: None,
-        start: nothing,
-    },
-];
+fn daemon(vm: &Vm, system: &System) -> Result<Box<dyn Running>> {
+    Ok(Box::new(Daemon::start(vm, system.flags)?))
+}
 
-impl System {
-    /// What has to be in the guest's `/bin` besides what is always there. Fails with a sentence if it
-    /// was not fetched.
-    pub fn binaries(&self) -> Result<Vec<PathBuf>> {
-        let programs = self.program.iter();
-        Ok(programs
-            .map(|name| program(name))
-            .collect::<Result<_, _>>()?)
+impl Running for Daemon {
+    fn status(&self) -> Result<Option<Value>> {
+        Ok(Some(Daemon::status(self)?))
+    }
+
+    fn stop(self: Box<Self>) -> Result<()> {
+        let ended = Daemon::stop(*self);
+        ended.context("pghot did not end well")?;
+        Ok(())
     }
 }
 
-/// The system of that name.
-pub fn find(name: &str) -> Option<&'static System> {
-    SYSTEMS.iter().find(|system| system.name == name)
+/// The kernel's tiering, which is on.
+struct NumaBalancing(Vm);
+
+fn numa_balancing(vm: &Vm, _: &System) -> Result<Box<dyn Running>> {
+    vm.write(NUMA_BALANCING, "2")?;
+    Ok(Box::new(NumaBalancing(vm.clone())))
 }
 
-const DEMOTION: &str = "/sys/kernel/mm/numa/demotion_enabled";
-
-/// Has the kernel demote pages when the top tier is short of memory; every system may count on it.
-pub fn allow_demotion(vm: &Vm) -> Result<()> {
-    Ok(vm.write(DEMOTION, "1")?)
+impl Running for NumaBalancing {
+    fn stop(self: Box<Self>) -> Result<()> {
+        Ok(self.0.write(NUMA_BALANCING, "0")?)
+    }
 }

@@ -1,17 +1,20 @@
-//! The workloads that systems are compared by.
+//! The workloads that systems are compared by. Each makes its memory first, where it starts; then a
+//! system can be at work, and the workload runs.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
-use pghot_testbed::{Vm, guest_binary};
+use pghot_testbed::{Status, Vm, guest_binary, program};
 use pghot_workloads::plans::BENCHMARKS;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::cell::Setting;
 
+mod fio;
 mod ours;
-mod theirs;
+mod redis;
 
 /// A workload.
 #[derive(Clone)]
@@ -22,8 +25,8 @@ pub struct Workload {
     pub doc: &'static str,
     /// Whether hot pages can pay for being moved; if not, no system should be slower than none.
     pub pays: bool,
-    /// Its memory, in percent of what the top tier has room for.
-    pub room_percent: u32,
+    /// How much memory it has.
+    pub size: Size,
     /// Whether its memory can be in the top tier from the start, as a bound.
     pub has_bound: bool,
     /// How many accesses of the others take as long as one of its operations.
@@ -32,10 +35,22 @@ pub struct Workload {
     pub backings: &'static [&'static str],
     /// What the witness watches.
     pub scope: Scope,
-    /// What has to be in the guest's `/bin`; fails with a sentence if something is missing.
-    pub binaries: fn() -> Result<Vec<PathBuf>>,
-    /// Makes its memory where it starts, as far as that must be done before a system is at work.
-    pub prepare: fn(&Job<'_>) -> Result<Box<dyn Prepared>>,
+    /// Binaries of this build that it needs.
+    own: &'static [&'static str],
+    /// Binaries of the host that it needs.
+    tools: &'static [&'static str],
+    /// A program that has to be fetched for it; see `testbed/setup.sh --bench`.
+    program: Option<&'static str>,
+    prepare: fn(&Job<'_>) -> Result<Box<dyn Prepared>>,
+}
+
+/// How much memory a workload has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Size {
+    /// In percent of what the top tier has room for.
+    RoomPercent(u64),
+    /// So many MiB.
+    Mib(u64),
 }
 
 /// What the witness watches.
@@ -46,6 +61,8 @@ pub enum Scope {
     Memory,
     /// All accesses of all programs and of the kernel.
     Everything,
+    /// Nothing: there is no witness, the workload itself says where its pages are.
+    Nothing,
 }
 
 /// What a workload is to do.
@@ -59,39 +76,49 @@ pub struct Job<'a> {
     /// What the top tier has room for.
     pub room_mib: u64,
     /// The node where the memory starts.
-    pub home: u32,
+    pub home: usize,
+    /// The nodes of the top tier.
+    pub fast: &'a [usize],
 }
 
 /// A workload that can begin.
 pub trait Prepared {
-    /// Does all of it.
-    fn run(self: Box<Self>) -> Result<Ran>;
+    /// Does all of it. Who listens hears each line that the workload says meanwhile.
+    fn run(self: Box<Self>, listen: &mut dyn FnMut(&Value)) -> Result<Ran>;
 }
 
 /// What a workload said.
+#[derive(Debug, Default)]
 pub struct Ran {
     /// Before its accesses: sizes, and what is hot if it knows.
     pub ready: Value,
+    /// Meanwhile: where its pages were.
+    pub samples: Vec<Value>,
     /// After them: times in the guest, places of the pages.
     pub done: Value,
 }
 
 /// All workloads.
 pub fn all() -> impl Iterator<Item = Workload> {
-    let ours = BENCHMARKS.iter().map(|benchmark| Workload {
+    let plans = BENCHMARKS.iter().map(|benchmark| Workload {
         name: benchmark.name,
         doc: benchmark.doc,
         pays: benchmark.pays,
-        room_percent: benchmark.room_percent,
+        size: Size::RoomPercent(benchmark.room_percent.into()),
         has_bound: benchmark.room_percent <= 100,
         weight: 1,
         backings: &["anon", "thp", "shared"],
         scope: Scope::Memory,
-        binaries: || Ok(vec![guest_binary("load")?]),
-        prepare: ours::load,
+        own: &["load"],
+        tools: &[],
+        program: None,
+        prepare: ours::plan,
     });
-    ours.chain(PROGRAMS.iter().cloned())
+    plans.chain(PROGRAMS.iter().cloned())
 }
+
+/// What mounts a disk, and unmounts it.
+const DISK_TOOLS: &[&str] = &["/bin/mount", "/bin/umount", "/sbin/mkfs.ext4"];
 
 /// Those that are no plans of `load`, or that go about it in another way.
 static PROGRAMS: &[Workload] = &[
@@ -99,49 +126,72 @@ static PROGRAMS: &[Workload] = &[
         name: "pagecache",
         doc: "Random preads of a file whose page cache lies in the lower tier.",
         pays: true,
-        room_percent: 25,
+        size: Size::RoomPercent(25),
         has_bound: true,
         weight: 100,
         backings: &["file"],
         scope: Scope::Everything,
-        binaries: ours::pagecache_binaries,
+        own: &["load"],
+        tools: DISK_TOOLS,
+        program: None,
         prepare: ours::pagecache,
     },
     Workload {
         name: "bfs",
         doc: "Breadth-first searches of a graph with skewed degrees.",
         pays: true,
-        room_percent: 8,
+        size: Size::RoomPercent(8),
         has_bound: true,
         weight: 40,
         backings: &["anon", "thp", "shared"],
         scope: Scope::Memory,
-        binaries: || Ok(vec![guest_binary("bfs")?]),
+        own: &["bfs"],
+        tools: &[],
+        program: None,
         prepare: ours::bfs,
     },
     Workload {
         name: "redis",
         doc: "Redis, asked for keys of which some are much more popular than others.",
         pays: true,
-        room_percent: 25,
+        size: Size::RoomPercent(25),
         has_bound: false,
         weight: 400,
         backings: &["anon"],
         scope: Scope::Everything,
-        binaries: theirs::redis_binaries,
-        prepare: theirs::redis,
+        own: &["kv", "mark"],
+        tools: &[],
+        program: Some("redis-server"),
+        prepare: redis::prepare,
     },
     Workload {
         name: "fio",
-        doc: "fio, reading blocks of a cached file of which some are much more popular than others.",
+        doc: "fio, reading blocks of a cached file of which some are much more popular than \
+              others.",
         pays: true,
-        room_percent: 25,
+        size: Size::RoomPercent(25),
         has_bound: false,
         weight: 300,
         backings: &["file"],
         scope: Scope::Everything,
-        binaries: theirs::fio_binaries,
-        prepare: theirs::fio,
+        own: &["mark"],
+        tools: DISK_TOOLS,
+        program: Some("fio"),
+        prepare: fio::prepare,
+    },
+    Workload {
+        name: "hotset",
+        doc: "256 MiB, all of it hot, until all of it is promoted.",
+        pays: true,
+        size: Size::Mib(256),
+        has_bound: false,
+        weight: 1,
+        backings: &["anon"],
+        scope: Scope::Nothing,
+        own: &["hotset"],
+        tools: &[],
+        program: None,
+        prepare: ours::hotset,
     },
 ];
 
@@ -150,11 +200,42 @@ pub fn find(name: &str) -> Option<Workload> {
     all().find(|workload| workload.name == name)
 }
 
-/// The first event of that name among lines of JSON.
-fn event(lines: &str, name: &str) -> Result<Value> {
-    let mut events = lines.lines().flat_map(serde_json::from_str::<Value>);
-    let event = events.find(|event| event["event"] == name);
-    event.with_context(|| format!("the workload did not say `{name}`"))
+impl Workload {
+    /// What has to be in the guest's `/bin`; fails with a sentence if something is missing.
+    pub fn binaries(&self) -> Result<Vec<PathBuf>> {
+        let mut binaries: Vec<PathBuf> = self.tools.iter().map(PathBuf::from).collect();
+        for name in self.own {
+            binaries.push(guest_binary(name)?);
+        }
+        binaries.extend(self.program.map(program).transpose()?);
+        Ok(binaries)
+    }
+
+    /// Makes its memory where it starts, as far as that must be done before a system is at work.
+    pub fn prepare(&self, job: &Job<'_>) -> Result<Box<dyn Prepared>> {
+        (self.prepare)(job)
+    }
+}
+
+/// The guest's disk.
+const DISK: &str = "/dev/nvme0n1";
+
+/// Makes a file system on the guest's disk. Sources find a file by its handle, for which it must
+/// lie in a real file system.
+fn mount(vm: &Vm, folder: &str) -> Result<()> {
+    vm.mkdir(folder)?;
+    vm.exec(&["mkfs.ext4", "-q", "-F", DISK])?
+        .success()
+        .context("give the guest's machine a disk (`disk_mib`)")?;
+    vm.exec(&["mount", "-t", "ext4", DISK, folder])?.success()?;
+    Ok(())
+}
+
+/// Unmounts as soon as nobody is in there: who promotes files has them open for a moment.
+fn unmount(vm: &Vm, folder: &str) -> Result<()> {
+    const LIMIT: Duration = Duration::from_secs(30);
+    let done = || Ok(vm.exec(&["umount", folder])?.status == Status::Code(0));
+    Ok(vm.wait_until("the file system can be unmounted", LIMIT, done)?)
 }
 
 #[cfg(test)]
@@ -169,12 +250,5 @@ mod tests {
         names.dedup();
         assert_eq!(names.len(), all().count());
         assert!(find("promote").is_some() && find("promot").is_none());
-    }
-
-    #[test]
-    fn events_are_found_among_other_lines() {
-        let lines = "x\n{\"event\":\"ready\",\"pages\":7}\n{\"event\":\"done\"}\n";
-        assert_eq!(event(lines, "ready").unwrap()["pages"], 7);
-        assert!(event(lines, "sample").is_err());
     }
 }

@@ -1,18 +1,24 @@
-//! Our own programs: plans of `load`, whose accesses are known before they are made, and `bfs`.
+//! Our own programs: plans of `load`, whose accesses are known before they are made, `bfs`,
+//! `hotset`.
 
-use std::path::PathBuf;
+use anyhow::{Context, Result, ensure};
+use pghot_testbed::{Status, Vm};
+use serde_json::Value;
 
-use anyhow::Result;
-use pghot_testbed::{Vm, guest_binary};
+use super::{Job, Prepared, Ran, mount, unmount};
 
-use super::{Job, Prepared, Ran, event};
-use crate::programs::unmount;
-
-/// The guest's disk, and where it is mounted.
-const DISK: &str = "/dev/nvme0n1";
+/// Where the guest's disk is mounted.
 const FOLDER: &str = "/data";
 
-/// A program that does all of it in one go, while the system is at work.
+/// How long `hotset` goes on at most, if it is not all promoted before, in s of the guest. Where
+/// nothing ever is: long enough to know what its thread spends in the kernel by itself. To warm up:
+/// long enough for the emulator to translate all code.
+const HOTSET_S: u64 = 13;
+const HOTSET_NONE_S: u64 = 2;
+const HOTSET_WARM_UP_S: u64 = 3;
+
+/// A program that does all of it in one go, while the system is at work, and says so in lines of
+/// JSON.
 struct Ours {
     vm: Vm,
     argv: Vec<String>,
@@ -21,51 +27,60 @@ struct Ours {
 }
 
 impl Prepared for Ours {
-    fn run(self: Box<Self>) -> Result<Ran> {
+    fn run(self: Box<Self>, listen: &mut dyn FnMut(&Value)) -> Result<Ran> {
         let argv: Vec<&str> = self.argv.iter().map(String::as_str).collect();
-        let output = self.vm.exec(&argv)?.success()?;
+        let mut process = self.vm.spawn(&argv)?;
+        let mut ran = Ran::default();
+        loop {
+            // Asked before the output is fetched: after the end no more comes.
+            let ended = process.wait_a_moment()?;
+            for line in process.lines()? {
+                let event: Value = serde_json::from_str(&line)
+                    .with_context(|| format!("`{}` said: {line}", argv[0]))?;
+                listen(&event);
+                match event["event"].as_str() {
+                    Some("ready") => ran.ready = event,
+                    Some("sample") => ran.samples.push(event),
+                    Some("done") => ran.done = event,
+                    _ => {}
+                }
+            }
+            match ended {
+                None => {}
+                Some(Status::Code(0)) => break,
+                Some(status) => anyhow::bail!("{status:?}\n{}", process.stderr()?),
+            }
+        }
+        ensure!(!ran.done.is_null(), "`{}` did not say `done`", argv[0]);
         if let Some(folder) = self.mounted {
             unmount(&self.vm, folder)?;
         }
-        Ok(Ran {
-            ready: event(&output.stdout, "ready")?,
-            done: event(&output.stdout, "done")?,
-        })
+        Ok(ran)
     }
 }
 
 /// A plan of that name.
-pub fn load(job: &Job<'_>) -> Result<Box<dyn Prepared>> {
+pub fn plan(job: &Job<'_>) -> Result<Box<dyn Prepared>> {
     let flags = ["--backing", &job.setting.backing];
-    Ok(Box::new(plan(job, &job.setting.workload, &flags)))
-}
-
-/// What the plan `promote` by preads needs.
-pub fn pagecache_binaries() -> Result<Vec<PathBuf>> {
-    let tools = ["/bin/mount", "/bin/umount", "/sbin/mkfs.ext4"].map(PathBuf::from);
-    Ok([&[guest_binary("load")?][..], &tools].concat())
+    Ok(Box::new(load(job, &job.setting.workload, &flags)))
 }
 
 /// The plan `promote` by preads.
 pub fn pagecache(job: &Job<'_>) -> Result<Box<dyn Prepared>> {
-    // Sources find a file by its handle, for which it must lie in a real file system.
-    job.vm.mkdir(FOLDER)?;
-    job.vm.exec(&["mkfs.ext4", "-q", "-F", DISK])?.success()?;
-    let mount = ["mount", "-t", "ext4", DISK, FOLDER];
-    job.vm.exec(&mount)?.success()?;
+    mount(job.vm, FOLDER)?;
     Ok(Box::new(Ours {
         mounted: Some(FOLDER),
-        ..plan(job, "promote", &["--pread", "--dir", FOLDER])
+        ..load(job, "promote", &["--pread", "--dir", FOLDER])
     }))
 }
 
-fn plan(job: &Job<'_>, plan: &str, flags: &[&str]) -> Ours {
+fn load(job: &Job<'_>, plan: &str, flags: &[&str]) -> Ours {
     let numbers = [
         ("--size-mib", job.size_mib),
         ("--near-mib", job.room_mib),
         ("--accesses", job.setting.accesses),
     ];
-    ours(job, &["load", plan], &numbers, flags)
+    witnessed(job, &["load", plan], &numbers, flags)
 }
 
 /// Searches of the largest graph that fits.
@@ -82,20 +97,45 @@ pub fn bfs(job: &Job<'_>) -> Result<Box<dyn Prepared>> {
         ("--searches", (job.setting.accesses / edges).max(1)),
     ];
     let flags = ["--backing", &job.setting.backing];
-    Ok(Box::new(ours(job, &["bfs"], &numbers, &flags)))
+    Ok(Box::new(witnessed(job, &["bfs"], &numbers, &flags)))
+}
+
+/// One thread, next to the top tier, that touches all of its memory.
+pub fn hotset(job: &Job<'_>) -> Result<Box<dyn Prepared>> {
+    let max_s = match job.setting.system.as_str() {
+        "none" => HOTSET_NONE_S,
+        _ if job.setting.is_warm_up() => HOTSET_WARM_UP_S,
+        _ => HOTSET_S,
+    };
+    let fast: Vec<String> = job.fast.iter().map(ToString::to_string).collect();
+    let fast = fast.join(",");
+    let flags = ["--until-promoted", "--cpus", "0", "--fast", &fast];
+    let numbers = [
+        ("--size-mib", job.size_mib),
+        ("--hot-percent", 100),
+        ("--threads", 1),
+        ("--home", job.home as u64),
+        ("--seconds", max_s),
+    ];
+    Ok(Box::new(ours(job, &["hotset"], &numbers, &flags)))
+}
+
+/// A program that tells the witness when to look.
+fn witnessed(job: &Job<'_>, program: &[&str], numbers: &[(&str, u64)], flags: &[&str]) -> Ours {
+    let common = [
+        ("--home", job.home as u64),
+        ("--threads", job.setting.threads.into()),
+        ("--seed", job.setting.seed),
+    ];
+    let numbers = [numbers, &common].concat();
+    let flags = [&["--witness", "--cpus", "0-1"], flags].concat();
+    ours(job, program, &numbers, &flags)
 }
 
 fn ours(job: &Job<'_>, program: &[&str], numbers: &[(&str, u64)], flags: &[&str]) -> Ours {
-    let setting = job.setting;
-    let common = [
-        ("--home", job.home.into()),
-        ("--threads", setting.threads.into()),
-        ("--seed", setting.seed),
-    ];
-    let numbers = numbers.iter().chain(&common);
+    let words = program.iter().chain(flags).map(|word| (*word).to_owned());
+    let numbers = numbers.iter();
     let numbers = numbers.flat_map(|(name, number)| [(*name).to_owned(), number.to_string()]);
-    let words = program.iter().chain(&["--witness", "--cpus", "0-1"]);
-    let words = words.chain(flags).map(|word| (*word).to_owned());
     Ours {
         vm: job.vm.clone(),
         argv: words.chain(numbers).collect(),

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use pghot_testbed::Vm;
 use serde_json::{Value, json};
 
-use super::{LOWER, NodePages, Prepared, Size, cached_pages, unmount};
+use super::{Job, Prepared, Ran, mount, unmount};
+use crate::guest::node_kib;
 
-const DISK: &str = "/dev/nvme0n1";
 const DIR: &str = "/tmp/fio";
 
 /// What both runs have in common. Every block holds its offset, and each read is checked against
@@ -28,46 +28,45 @@ const COMMON: [&str; 9] = [
 /// Share of the reads by rank of the block: the skew that benchmarks of caches use.
 const ZIPF: &str = "--random_distribution=zipf:0.99";
 
+/// Pages of 4 KiB by node.
+type NodePages = BTreeMap<usize, u64>;
 /// See [`growth`].
-type Growth = BTreeMap<u32, i64>;
+type Growth = BTreeMap<usize, i64>;
 
 struct Cached {
     vm: Vm,
-    size: Size,
+    size_mib: u64,
+    reads: u64,
     seed: u64,
     /// The file's pages, as the growth of the page cache by node.
     nodes: Growth,
 }
 
 /// Makes a file system and writes the file.
-pub fn prepare(vm: &Vm, size: &Size, seed: u64) -> Result<Box<dyn Prepared>> {
-    ensure!(
-        vm.exists(DISK)?,
-        "the guest has no {DISK}: give its machine a disk (`disk_mib`)"
-    );
-    vm.mkdir(DIR)?;
-    vm.exec(&["mkfs.ext4", "-q", "-F", DISK])?.success()?;
-    vm.exec(&["mount", "-t", "ext4", DISK, DIR])?.success()?;
+pub fn prepare(job: &Job<'_>) -> Result<Box<dyn Prepared>> {
+    let vm = job.vm;
+    mount(vm, DIR)?;
     let before = cached_pages(vm)?;
-    let length = format!("--size={}m", size.mib);
-    let node = format!("--numa_mem_policy=bind:{LOWER}");
+    let length = format!("--size={}m", job.size_mib);
+    let node = format!("--numa_mem_policy=bind:{}", job.home);
     // Checked when it is read, in the run.
     let write = ["--rw=write", "--do_verify=0", "--end_fsync=1"];
     fio(vm, &["fio"], &[&write[..], &[&length, &node]].concat())?;
     let nodes = growth(&before, &cached_pages(vm)?);
     Ok(Box::new(Cached {
         vm: vm.clone(),
-        size: *size,
-        seed,
+        size_mib: job.size_mib,
+        reads: job.setting.accesses,
+        seed: job.setting.seed,
         nodes,
     }))
 }
 
 impl Prepared for Cached {
-    fn run(self: Box<Self>) -> Result<Value> {
+    fn run(self: Box<Self>, _: &mut dyn FnMut(&Value)) -> Result<Ran> {
         let flags = [
-            format!("--size={}m", self.size.mib),
-            format!("--io_size={}k", self.size.operations * 4),
+            format!("--size={}m", self.size_mib),
+            format!("--io_size={}k", self.reads * 4),
             format!("--randseed={}", self.seed),
         ];
         let flags = flags.iter().map(String::as_str);
@@ -81,28 +80,35 @@ impl Prepared for Cached {
             let nanoseconds = &read["clat_ns"]["percentile"][percentile];
             Some(nanoseconds.as_f64()? / 1000.0)
         };
-        Ok(json!({
-            "nodes_start": self.nodes,
-            "cache_growth": change,
-            "run": {
+        Ok(Ran {
+            ready: json!({ "nodes": self.nodes }),
+            samples: Vec::new(),
+            done: json!({
                 "operations": read["total_ios"],
                 "elapsed_s": read["runtime"].as_f64().map(|ms| ms / 1000.0),
                 "operations_per_s": read["iops"],
                 "p50_us": us("50.000000"),
                 "p99_us": us("99.000000"),
                 "errors": report["error"],
-            },
-        }))
+                "cache_growth": change,
+            }),
+        })
     }
 }
 
 /// Pages that the page cache has gained, by node.
 fn growth(before: &NodePages, after: &NodePages) -> Growth {
-    let gained = |(nid, &now): (&u32, &u64)| {
+    let gained = |(nid, &now): (&usize, &u64)| {
         let then = before.get(nid).copied().unwrap_or(0);
         (*nid, now.cast_signed() - then.cast_signed())
     };
     after.iter().map(gained).collect()
+}
+
+/// Page cache of the whole guest.
+fn cached_pages(vm: &Vm) -> Result<NodePages> {
+    let of_node = |nid: usize| Ok((nid, node_kib(vm, nid, "FilePages")? / 4));
+    (0..2).map(of_node).collect()
 }
 
 /// Runs it, and returns what it says of its only job. It fails if a block is not what was written.

@@ -9,12 +9,17 @@ use serde::Serialize;
 
 use crate::cell::{Outcome, Setting};
 use crate::kernel_tables::KernelTables;
-use crate::measures::{MEASURES, Measure};
+use crate::measures::{self, MEASURES, Measure};
 use crate::report::published::Comparison;
 use crate::score::Costs;
-use crate::summary::{Group, Line, Spread};
+use crate::spread::Spread;
+use crate::summary::{Group, Line};
 
+mod chart;
+mod compare;
+pub mod demo;
 mod html;
+mod kernel;
 pub mod published;
 
 /// All that is written.
@@ -61,12 +66,12 @@ pub struct Failure {
 
 impl<'a> Cell<'a> {
     /// Of what came of it.
-    pub fn new(outcome: &'a Outcome, costs: &Costs) -> Cell<'a> {
+    pub fn new(outcome: &'a Outcome) -> Cell<'a> {
         Cell {
             setting: &outcome.setting,
             release: &outcome.release,
             wall_s: outcome.wall_s,
-            measures: crate::measures::of(outcome, costs),
+            measures: crate::measures::of_group(outcome, std::slice::from_ref(outcome)),
         }
     }
 }
@@ -77,7 +82,7 @@ pub fn write(folder: &Path, results: &Results<'_>, outcomes: &[Outcome]) -> Resu
     for (name, content) in [
         ("bench.json", json),
         ("bench.csv", csv(results.groups)),
-        ("bench.html", html::page(results, outcomes)),
+        ("bench.html", compare::page(results, outcomes)),
     ] {
         let path = folder.join(name);
         fs::write(&path, content).with_context(|| format!("cannot write {}", path.display()))?;
@@ -114,6 +119,15 @@ fn csv(groups: &[Group]) -> String {
 
 /// The same in short, for a terminal.
 pub fn table(groups: &[Group]) -> String {
+    const HEAD: [&str; 7] = [
+        "  system",
+        "time, s",
+        "min..max",
+        "near",
+        "promoted",
+        "demoted",
+        "ping-pong",
+    ];
     let mut text = String::new();
     for group in groups {
         let Group {
@@ -124,36 +138,61 @@ pub fn table(groups: &[Group]) -> String {
             ..
         } = group;
         let _ = writeln!(text, "\n{workload} ({backing}, kernel {kernel}): {verdict}");
-        let _ = writeln!(
-            text,
-            "  {:<9}{:>9}{:>18}{:>8}{:>10}{:>10}{:>10}",
-            "system", "time, s", "min..max", "near", "promoted", "demoted", "ping-pong"
-        );
-        for line in &group.lines {
-            let _ = writeln!(text, "{}", row(line));
-        }
-        let _ = writeln!(text, "  {:<9}{:>9.4}", "oracle", group.oracle_s);
+        let mut rows = vec![HEAD.map(str::to_owned).to_vec()];
+        rows.extend(group.lines.iter().map(row));
+        rows.push(vec![
+            "  oracle".to_owned(),
+            format!("{:.4}", group.oracle_s),
+        ]);
+        text += &text_table(&rows);
     }
     text
 }
 
-fn row(line: &Line) -> String {
-    let number = |name, digits: usize| {
-        let spread = line.get(name);
-        spread.map_or("-".to_owned(), |spread| {
-            format!("{:.digits$}", spread.median)
+fn row(line: &Line) -> Vec<String> {
+    let number = |name| {
+        let shown = measures::find(name).zip(line.get(name));
+        shown.map_or("-".to_owned(), |(measure, spread)| {
+            measure.bare(spread.median)
         })
     };
     let Spread { median, min, max } = line.total_s;
-    format!(
-        "  {:<9}{median:>9.4}{:>18}{:>8}{:>10}{:>10}{:>10}",
-        line.system,
+    vec![
+        format!("  {}", line.system),
+        format!("{median:.4}"),
         format!("{min:.4}..{max:.4}"),
-        number("near_share", 3),
-        number("promoted_pages", 0),
-        number("demoted_pages", 0),
-        number("returned_pages", 0),
-    )
+        number("near_share"),
+        number("promoted_pages"),
+        number("demoted_pages"),
+        number("returned_pages"),
+    ]
+}
+
+/// Rows with their columns below each other: the first and ranges begin in one line, numbers end in
+/// one.
+fn text_table(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (column, cell) in row.iter().enumerate() {
+            let padding = " ".repeat(widths[column] - cell.chars().count());
+            let is_range = cell.starts_with('(') || cell.contains("..");
+            line += &match column {
+                0 => format!("{cell}{padding}"),
+                _ if is_range => format!(" {cell}{padding}"),
+                _ => format!("   {padding}{cell}"),
+            };
+        }
+        text += line.trim_end();
+        text.push('\n');
+    }
+    text
 }
 
 #[cfg(test)]
@@ -180,7 +219,7 @@ mod tests {
             groups: &groups,
             published: &published::compare(&groups),
             kernel_tables: &[],
-            cells: runs.iter().map(|run| Cell::new(run, &costs)).collect(),
+            cells: runs.iter().map(Cell::new).collect(),
             failures: &[failure],
         };
         let folder = tempfile::tempdir().unwrap();
@@ -196,7 +235,7 @@ mod tests {
         assert_eq!(json["groups"][0]["lines"][1]["system"], "pghot");
         assert_eq!(json["cells"][1]["release"], "7.2");
         let html = read("bench.html");
-        assert!(html.contains("&lt;no DAMON&gt;") && html.ends_with("</html>"));
+        assert!(html.contains("&lt;no DAMON&gt;") && html.ends_with("</html>\n"));
         assert!(table(&groups).contains("pghot"));
         let nowhere = write(Path::new("/proc/nowhere"), &results, &runs).unwrap_err();
         assert!(

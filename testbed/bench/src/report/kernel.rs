@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::text;
+use super::html::text;
 use crate::kernel_tables::KernelTables;
 
 /// Two tables for each kernel.
@@ -11,9 +11,9 @@ pub fn section(all: &[KernelTables]) -> String {
     for tables in all {
         let _ = write!(
             html,
-            "<h2>The kernel alone <span class=\"note\">kernel {}</span></h2>\
-             <p class=\"note\">Base pages moved by move_pages(2), by pages in a call. Published: on a \
-             Zen 3 between DRAM nodes. Other machines: only ratios can be compared.</p>\
+            "<h2>The kernel alone <span class=\"quiet\">kernel {}</span></h2>\
+             <p class=\"quiet\">Base pages moved by move_pages(2), by pages in a call. Published: \
+             on a Zen 3 between DRAM nodes. Other machines: only ratios can be compared.</p>\
              <table><tr><th>pages in a call</th><th>GB/s here</th><th>by that of 512</th>\
              <th>published</th><th>first page away, µs here</th><th>published</th></tr>",
             text(&tables.kernel)
@@ -27,14 +27,14 @@ pub fn section(all: &[KernelTables]) -> String {
                 number(row.ratio, 3),
                 number(row.published_ratio, 3),
                 number(row.first_folio_us, 0),
-                number(row.published_first_us.map(|us| us as f64), 0),
+                number(row.published_first_us, 0),
             );
         }
-        html += "</table><p class=\"note\">autonumabench: share of the threads' memory that is on their \
-                 own node at the end, and elapsed time with balancing by that without, as published in \
-                 2012. Times say nothing here, since the emulator's nodes are alike.</p><table><tr>\
-                 <th>program</th><th>local, no balancing</th><th>local, numa_balancing=1</th>\
-                 <th>published time ratio</th></tr>";
+        html += "</table><p class=\"quiet\">autonumabench: share of the threads' memory that is \
+                 on their own node at the end, and elapsed time with balancing by that without, \
+                 as published in 2012. Times say nothing here, since the emulator's nodes are \
+                 alike.</p><table><tr><th>program</th><th>local, no balancing</th><th>local, \
+                 numa_balancing=1</th><th>published time ratio</th></tr>";
         for row in &tables.autonuma {
             let _ = write!(
                 html,

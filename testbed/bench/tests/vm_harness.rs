@@ -1,4 +1,5 @@
-//! The harness works: a small comparison runs, is judged, written, and resumed. Who wins is not asserted.
+//! The harness works: a small comparison runs, is judged, written, and resumed. Who wins is not
+//! asserted.
 
 #![allow(clippy::expect_used)]
 
@@ -45,11 +46,13 @@ fn a_small_comparison_is_run_judged_and_resumed() {
     let median = |line: &Value, name: &str| line["measures"][name]["median"].clone();
     assert_eq!(median(none, "near_share"), 0.0, "nothing moves by itself");
     assert_eq!(median(none, "promoted_pages"), 0.0);
-    // The witness is independent: what it saw moved is what the kernel says it moved.
+    // The witness is independent: what it saw moved is what the kernel says it moved, but for pages
+    // that nobody touched afterwards.
     for line in &group["lines"].as_array().unwrap()[1..] {
         let seen = median(line, "promoted_pages").as_f64().unwrap();
         let moved = median(line, "kernel_moves").as_f64().unwrap();
-        assert!(seen <= moved, "{line:#}");
+        assert!(moved > 0.0, "nothing moved: {line:#}");
+        assert!(seen <= moved && seen >= moved / 2.0, "{line:#}");
     }
     let (oracle, none_s) = (&group["oracle_s"], &none["total_s"]["median"]);
     assert!(oracle.as_f64() < none_s.as_f64(), "{group:#}");
@@ -57,7 +60,7 @@ fn a_small_comparison_is_run_judged_and_resumed() {
     let csv = fs::read_to_string(folder.path().join("bench.csv")).unwrap();
     assert_eq!(csv.lines().count(), 4, "{csv}");
     let html = fs::read_to_string(folder.path().join("bench.html")).unwrap();
-    assert!(html.contains("polyline") && html.ends_with("</html>"));
+    assert!(html.contains("polyline") && html.ends_with("</html>\n"));
     assert!(!html.contains("http"), "it needs no network");
 
     // Nothing is run again.
@@ -113,7 +116,8 @@ fn a_dead_guest_costs_its_cells_only() {
     while killed.len() < KILLED {
         for pid in emulators_of(child.id()) {
             if killed.insert(pid) {
-                // SAFETY: no memory is involved. It is a child of our child, which has not reaped it.
+                // SAFETY: no memory is involved. It is a child of our child, which has not reaped
+                // it.
                 unsafe { libc::kill(pid, libc::SIGKILL) };
             }
         }
@@ -169,8 +173,8 @@ fn mistakes_are_answered_by_what_there_is() {
         (&["promote", "--seeds", "0"], "1..=100"),
         (&["promote", "--backings", "tape"], "possible values: anon"),
         (
-            &["promote", "--quick", "--seeds", "2"],
-            "cannot be used with",
+            &["promote", "--preset", "best"],
+            "possible values: full, quick, demo",
         ),
     ] {
         let output = bench(folder.path(), arguments);

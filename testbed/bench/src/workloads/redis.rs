@@ -3,13 +3,14 @@
 //! The bond is a cpuset, not a memory policy, since NUMA balancing leaves memory alone that has
 //! one. Widening the cpuset moves nothing by itself: the kernel skips nodes that stay allowed.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use pghot_testbed::{Process, Vm};
 use serde_json::{Value, json};
 
-use super::{LOWER, NodePages, Prepared, Size, anonymous_pages};
+use super::{Job, Prepared, Ran};
 
 const SOCKET: &str = "/run/redis.sock";
 const CGROUPS: &str = "/sys/fs/cgroup";
@@ -20,6 +21,9 @@ const START_LIMIT: Duration = Duration::from_secs(60);
 const VALUE_BYTES: u64 = 1024;
 /// What Redis takes for a key and such a value.
 const ENTRY_BYTES: u64 = 1392;
+
+/// Pages of 4 KiB by node.
+type NodePages = BTreeMap<usize, u64>;
 
 struct Filled {
     vm: Vm,
@@ -32,12 +36,13 @@ struct Filled {
 }
 
 /// Starts the server and fills it.
-pub fn prepare(vm: &Vm, size: &Size, seed: u64) -> Result<Box<dyn Prepared>> {
+pub fn prepare(job: &Job<'_>) -> Result<Box<dyn Prepared>> {
+    let vm = job.vm;
     let cgroup = format!("{CGROUPS}/redis");
     vm.write(&format!("{CGROUPS}/cgroup.subtree_control"), "+cpuset")?;
     vm.mkdir(&cgroup)?;
     let mems = format!("{cgroup}/cpuset.mems");
-    vm.write(&mems, LOWER.to_string())?;
+    vm.write(&mems, job.home.to_string())?;
 
     // Neither port nor files: what is measured is memory.
     let mut argv = vec!["redis-server", "--port", "0", "--unixsocket", SOCKET];
@@ -55,11 +60,11 @@ pub fn prepare(vm: &Vm, size: &Size, seed: u64) -> Result<Box<dyn Prepared>> {
         output.context("redis-server ended at once")?;
     }
 
-    let keys = (size.mib << 20) / ENTRY_BYTES;
+    let keys = (job.size_mib << 20) / ENTRY_BYTES;
     let numbers = [
         ("--keys", keys),
         ("--value-bytes", VALUE_BYTES),
-        ("--seed", seed),
+        ("--seed", job.setting.seed),
     ];
     let numbers = numbers.map(|(name, number)| [name.to_owned(), number.to_string()]);
     let mut data = vec!["--socket".to_owned(), SOCKET.to_owned()];
@@ -67,35 +72,37 @@ pub fn prepare(vm: &Vm, size: &Size, seed: u64) -> Result<Box<dyn Prepared>> {
     let fill = kv(vm, "fill", &data)?;
 
     let bound = anonymous_pages(vm, server.pid())?;
-    vm.write(&mems, format!("0-{LOWER}"))?;
+    vm.write(&mems, format!("0-{}", job.home))?;
     let free = anonymous_pages(vm, server.pid())?;
     Ok(Box::new(Filled {
         vm: vm.clone(),
         server,
         data,
-        operations: size.operations,
+        operations: job.setting.accesses,
         fill,
         nodes: [bound, free],
     }))
 }
 
 impl Prepared for Filled {
-    fn run(mut self: Box<Self>) -> Result<Value> {
+    fn run(mut self: Box<Self>, _: &mut dyn FnMut(&Value)) -> Result<Ran> {
         let mut flags = self.data.clone();
         flags.extend(["--operations".to_owned(), self.operations.to_string()]);
         let start = anonymous_pages(&self.vm, self.server.pid())?;
-        let done = kv(&self.vm, "run", &flags)?;
-        let end = anonymous_pages(&self.vm, self.server.pid())?;
+        let mut done = kv(&self.vm, "run", &flags)?;
+        done["nodes_end"] = json!(anonymous_pages(&self.vm, self.server.pid())?);
         self.server.kill()?;
         let [bound, free] = &self.nodes;
-        Ok(json!({
-            "fill": self.fill,
-            "nodes_bound": bound,
-            "nodes_free": free,
-            "nodes_start": start,
-            "nodes_end": end,
-            "run": done,
-        }))
+        Ok(Ran {
+            ready: json!({
+                "nodes": start,
+                "nodes_bound": bound,
+                "nodes_free": free,
+                "fill": self.fill,
+            }),
+            samples: Vec::new(),
+            done,
+        })
     }
 }
 
@@ -112,4 +119,41 @@ fn kv(vm: &Vm, command: &str, flags: &[String]) -> Result<Value> {
     let lines = output.stdout.lines().count();
     ensure!(lines == 1, "`kv {command}` printed {lines} lines, not one");
     Ok(serde_json::from_str(&output.stdout)?)
+}
+
+/// Anonymous pages of a process.
+fn anonymous_pages(vm: &Vm, pid: i32) -> Result<NodePages> {
+    let maps = vm.read(&format!("/proc/{pid}/numa_maps"))?;
+    Ok(anonymous_of(&maps))
+}
+
+/// Sums the `N<node>=<pages>` of the mappings that are no files.
+fn anonymous_of(numa_maps: &str) -> NodePages {
+    let mut pages = NodePages::new();
+    let mappings = numa_maps.lines().filter(|line| !line.contains(" file="));
+    for field in mappings.flat_map(str::split_ascii_whitespace) {
+        let Some((node, count)) = field.strip_prefix('N').and_then(|f| f.split_once('=')) else {
+            continue;
+        };
+        if let (Ok(node), Ok(count)) = (node.parse::<usize>(), count.parse::<u64>()) {
+            *pages.entry(node).or_default() += count;
+        }
+    }
+    pages
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_of_files_are_left_out() {
+        let maps = "\
+55d0c0a00000 default file=/bin/redis-server mapped=3 N0=3 kernelpagesize_kB=4
+7f0000000000 default anon=100 dirty=100 N0=40 N1=60 kernelpagesize_kB=4
+7f0000100000 default heap anon=5 dirty=5 N1=5 kernelpagesize_kB=4
+7f0000300000 default
+";
+        assert_eq!(anonymous_of(maps), NodePages::from([(0, 40), (1, 65)]));
+    }
 }

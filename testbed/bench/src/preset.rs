@@ -1,0 +1,87 @@
+//! What is compared if nothing else is said.
+
+use clap::ValueEnum;
+
+use crate::systems::{Home, SYSTEMS, System};
+use crate::workloads::{self, Scope, Workload};
+
+/// A comparison by its name. What a command line says goes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Preset {
+    /// All workloads under all systems, three runs of each
+    Full,
+    /// Small, in about ten minutes: one run of each, without fio and the bound
+    Quick,
+    /// One workload under the kernel's tiering and pghot, in one guest: what `make demo` shows
+    Demo,
+}
+
+/// Left out of `quick`: it is much like `pagecache`, and its many libraries take memory of guests.
+const SLOW: &str = "fio";
+
+/// Those of the demo. pghot promotes there as the kernel does, at the first fault.
+const DEMO: [&str; 3] = ["none", "numab2", "pghot-faults"];
+
+impl Preset {
+    /// The machine of all cells: one node of each tier; in the demo 1 GiB a node, so that the
+    /// kernel's free-space shortcut stays out of the picture.
+    pub fn machine(self) -> &'static str {
+        match self {
+            Preset::Full | Preset::Quick => "bench",
+            Preset::Demo => "tiered3",
+        }
+    }
+
+    /// The kernel, if not the newest.
+    pub fn kernel(self) -> Option<&'static str> {
+        (self == Preset::Demo).then_some("6.12")
+    }
+
+    /// Its workloads.
+    pub fn workloads(self) -> impl Iterator<Item = Workload> {
+        workloads::all().filter(move |workload| match self {
+            Preset::Full => workload.scope != Scope::Nothing,
+            Preset::Quick => workload.scope != Scope::Nothing && workload.name != SLOW,
+            Preset::Demo => workload.name == "hotset",
+        })
+    }
+
+    /// Its systems.
+    pub fn systems(self) -> impl Iterator<Item = &'static System> {
+        SYSTEMS.iter().filter(move |system| match self {
+            Preset::Full => system.name != DEMO[2],
+            Preset::Quick => system.name != DEMO[2] && system.home == Home::Lower,
+            Preset::Demo => DEMO.contains(&system.name),
+        })
+    }
+
+    /// Runs of each.
+    pub fn seeds(self) -> u64 {
+        match self {
+            Preset::Full | Preset::Demo => 3,
+            Preset::Quick => 1,
+        }
+    }
+
+    /// Accesses of each run; in `quick` some seconds, in which systems begin to move pages.
+    pub fn accesses(self) -> u64 {
+        match self {
+            Preset::Full | Preset::Demo => 20_000_000,
+            Preset::Quick => 12_000_000,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_demo_is_three_systems_at_one_workload() {
+        let systems: Vec<_> = Preset::Demo.systems().map(|system| system.name).collect();
+        assert_eq!(systems, DEMO);
+        assert_eq!(Preset::Demo.workloads().count(), 1);
+        assert!(Preset::Quick.workloads().count() < Preset::Full.workloads().count());
+        assert!(Preset::Full.systems().any(|system| system.name == "near"));
+    }
+}

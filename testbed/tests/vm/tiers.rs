@@ -1,0 +1,222 @@
+//! What becomes of the tiers under a running daemon: full, offline, absent, or promoted to by the
+//! kernel itself.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+
+use crate::rig::{
+    Daemon, end_hog, go, hog, hold_hotset, hotset, number, outcome, promotes_all, refused,
+};
+use crate::{Ctx, Test};
+
+pub const TESTS: &[Test] = &[
+    Test::new(
+        "a_full_top_tier_is_left_in_peace",
+        "tiered3",
+        a_full_top_tier,
+    ),
+    Test::new(
+        "a_full_top_tier_makes_room",
+        "tiered3",
+        a_full_top_tier_makes_room,
+    ),
+    Test::new(
+        "an_offlined_node_is_let_go",
+        "tiered3",
+        an_offlined_node_is_let_go,
+    )
+    .fresh(),
+    Test::new(
+        "without_a_lower_tier_it_says_so",
+        "flat",
+        without_a_lower_tier,
+    )
+    .once(),
+    Test::new(
+        "doctor_reports_the_machine",
+        "tiered3",
+        doctor_reports_the_machine,
+    ),
+    Test::new(
+        "the_kernels_shortcut_is_reported",
+        "tiered3-roomy",
+        the_kernels_shortcut,
+    ),
+];
+
+/// With no free memory above its watermark, and demotion off, the top tier is not pushed into
+/// reclaim: hot pages wait, `status` says why, and no allocation stalls.
+fn a_full_top_tier(ctx: &mut Ctx) -> Result<()> {
+    let mut hot = hold_hotset(&ctx.vm, &["--size-mib", "128", "--seconds", "600"])?;
+    let daemon = Daemon::start(&ctx.vm, &["--freq-threshold", "1"])?;
+    let free_mib = number(&daemon.status()?, "/top_tier/0/room_pages")? / 256.0;
+    let hog = hog(&ctx.vm, free_mib - 24.0, "anon")?;
+    ctx.vm
+        .wait_until("node 0 is full", Duration::from_secs(90), || {
+            Ok(daemon
+                .number("/top_tier/0/room_pages")
+                .is_ok_and(|room| room < 40.0 * 256.0))
+        })?;
+    let stalls = stalls(ctx)?;
+    go(&ctx.vm)?;
+    ctx.vm
+        .wait_until("pages wait for room", Duration::from_secs(60), || {
+            let status = daemon.status().unwrap_or_default();
+            Ok(number(&status, "/lower_tier/0/last_pass/held/no_room")
+                .is_ok_and(|pages| pages > 0.0))
+        })?;
+    let status = daemon.status()?;
+    hot.kill()?;
+    end_hog(&ctx.vm, hog)?;
+    // Giving up most of a node takes the kernel a while.
+    ctx.vm
+        .wait_until("node 0 is free again", Duration::from_secs(60), || {
+            Ok(daemon
+                .number("/top_tier/0/room_pages")
+                .is_ok_and(|room| room > 400.0 * 256.0))
+        })?;
+    ensure!(
+        outcome(&status, "no_memory")? == 0.0,
+        "the node was overdrawn: {status:#}"
+    );
+    let more = self::stalls(ctx)? - stalls;
+    ensure!(more == 0, "{more} allocations stalled: {status:#}");
+    let why = status
+        .pointer("/lower_tier/0/why")
+        .map(|why| why.to_string())
+        .unwrap_or_default();
+    ensure!(why.contains("watermark"), "{why}");
+    daemon.stop()?;
+    Ok(())
+}
+
+/// With demotion on, the top tier is full of memory that nobody touches: it goes down, hot pages
+/// take its place, and no allocation stalls.
+fn a_full_top_tier_makes_room(ctx: &mut Ctx) -> Result<()> {
+    const DEMOTION: &str = "/sys/kernel/mm/numa/demotion_enabled";
+    let vm = &ctx.vm;
+    vm.write(DEMOTION, "true")?;
+    let mut hot = hold_hotset(vm, &["--size-mib", "128", "--seconds", "600"])?;
+    let daemon = Daemon::start(vm, &["--freq-threshold", "1"])?;
+    let free_mib = number(&daemon.status()?, "/top_tier/0/room_pages")? / 256.0;
+    let hog = hog(vm, free_mib - 24.0, "anon")?;
+    vm.wait_until("node 0 is full", Duration::from_secs(90), || {
+        let room = daemon.number("/top_tier/0/room_pages");
+        Ok(room.is_ok_and(|room| room < 40.0 * 256.0))
+    })?;
+    let (stalls, demoted) = (stalls(ctx)?, vm.vmstat("pgdemote_kswapd")?);
+    go(vm)?;
+    let wanted = 100.0 * 256.0;
+    vm.wait_until("100 MiB are promoted", Duration::from_secs(90), || {
+        let moved = outcome(&daemon.status().unwrap_or_default(), "moved");
+        Ok(moved.is_ok_and(|moved| moved >= wanted))
+    })?;
+    let status = daemon.status()?;
+    let more = self::stalls(ctx)? - stalls;
+    ensure!(more == 0, "{more} allocations stalled: {status:#}");
+    let demoted = vm.vmstat("pgdemote_kswapd")? - demoted;
+    ensure!(
+        demoted as f64 >= wanted / 2.0,
+        "{demoted} pages were demoted: {status:#}"
+    );
+    hot.kill()?;
+    end_hog(vm, hog)?;
+    daemon.stop()?;
+    vm.write(DEMOTION, "false")?;
+    Ok(())
+}
+
+fn stalls(ctx: &Ctx) -> Result<u64> {
+    Ok(ctx.vm.vmstat("allocstall_normal")? + ctx.vm.vmstat("allocstall_movable")?)
+}
+
+/// The memory of the lower tier that can goes offline under the daemon, which goes on.
+fn an_offlined_node_is_let_go(ctx: &mut Ctx) -> Result<()> {
+    let daemon = Daemon::start(&ctx.vm, &["--freq-threshold", "1"])?;
+    hotset(
+        &ctx.vm,
+        &["--size-mib", "32", "--until-promoted", "--seconds", "40"],
+    )?;
+    let node = "/sys/devices/system/node/node2";
+    let blocks: Vec<String> = ctx
+        .vm
+        .list(node)?
+        .into_iter()
+        .filter(|n| n.starts_with("memory") && n != "memory_failure")
+        .collect();
+    let mut offline = 0;
+    for block in &blocks {
+        // A block may hold memory of the kernel, which cannot move.
+        offline += ctx
+            .vm
+            .write(&format!("{node}/{block}/state"), "offline")
+            .is_ok() as usize;
+    }
+    ensure!(offline > 0, "no block of node 2 could be offlined");
+    let passes = daemon.number("/lower_tier/0/totals/passes")?;
+    ctx.vm
+        .wait_until("passes go on", Duration::from_secs(10), || {
+            Ok(daemon
+                .number("/lower_tier/0/totals/passes")
+                .is_ok_and(|now| now > passes + 5.0))
+        })?;
+    if offline == blocks.len() {
+        let status = daemon.status()?;
+        let absent = status.pointer("/lower_tier/0/last_pass/node_absent");
+        ensure!(absent == Some(&true.into()), "{status:#}");
+    } else {
+        // What is left of the node is promoted from as before.
+        promotes_all(&ctx.vm, &daemon)?;
+    }
+    daemon.stop()?;
+    Ok(())
+}
+
+fn without_a_lower_tier(ctx: &mut Ctx) -> Result<()> {
+    refused(ctx.vm.exec(&["pghot", "run"])?, "lower memory tier")?;
+    refused(ctx.vm.exec(&["pghot", "run"])?, "make demo")
+}
+
+fn doctor_reports_the_machine(ctx: &mut Ctx) -> Result<()> {
+    let release = ctx.vm.read("/proc/sys/kernel/osrelease")?;
+    let output = ctx.vm.exec(&["pghot", "doctor"])?.success()?;
+    for word in [release.trim(), "hint_fault", "lower tier", "numa_balancing"] {
+        ensure!(
+            output.stdout.contains(word),
+            "doctor does not mention {word}:\n{}",
+            output.stdout
+        );
+    }
+    Ok(())
+}
+
+/// With 4 GiB of free top tier and hint faults alone, the kernel promotes at the fault whatever is
+/// set; `status` says so.
+fn the_kernels_shortcut(ctx: &mut Ctx) -> Result<()> {
+    let daemon = Daemon::start(
+        &ctx.vm,
+        &["--enabled-sources", "0x1", "--freq-threshold", "1"],
+    )?;
+    let status = daemon.status()?;
+    ensure!(
+        status.pointer("/top_tier/0/free_space_shortcut") == Some(&true.into()),
+        "{status:#}"
+    );
+    let promoted = ctx.vm.vmstat("pgpromote_success")?;
+    hotset(
+        &ctx.vm,
+        &["--size-mib", "32", "--until-promoted", "--seconds", "30"],
+    )?;
+    ensure!(
+        ctx.vm.vmstat("pgpromote_success")? > promoted,
+        "the kernel's shortcut did not act"
+    );
+    let status = daemon.status()?;
+    ensure!(
+        status["warnings"].to_string().contains("by itself"),
+        "{status:#}"
+    );
+    daemon.stop()?;
+    Ok(())
+}

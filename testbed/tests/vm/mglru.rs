@@ -247,10 +247,13 @@ fn survives_processes_that_exit(ctx: &mut Ctx) -> Result<()> {
         wait_for_detail(vm, &daemon, "agings", agings + 2.0)?;
         doomed.kill()?;
     }
-    // Nothing may pass for hot while its pages are made, and a frame that is used again within the
-    // window has its last owner's history.
-    let set = |value| vm.exec(&["pghot", "set", "freq_threshold", value])?.success();
-    set("7")?;
+    // Making pages is an access or two, which must not pass for hot; and a frame that is used again
+    // within the window has its last owner's history.
+    let set = |value| {
+        vm.exec(&["pghot", "set", "freq_threshold", value])?
+            .success()
+    };
+    set("3")?;
     let held = hold_hotset(
         vm,
         &[KNOWN, SWEPT, until_good(), &["--seconds", "18"]].concat(),

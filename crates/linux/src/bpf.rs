@@ -6,7 +6,8 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use libbpf_rs::{
-    MapCore, MapHandle, MapMut, Object, OpenMapMut, OpenObject, PrintLevel, ProgramMut, set_print,
+    MapCore, MapHandle, MapMut, Object, OpenMapMut, OpenObject, PrintLevel, ProgramInput,
+    ProgramMut, set_print,
 };
 use memmap2::{MmapMut, MmapOptions};
 use tracing::debug;
@@ -53,6 +54,13 @@ fn is_map(actual: &str, wanted: &str) -> bool {
 pub fn program<'a>(object: &'a Object, name: &str) -> ProgramMut<'a> {
     let found = object.progs_mut().find(|p| p.name() == name);
     found.unwrap_or_else(|| panic!("the BPF object has no program `{name}`"))
+}
+
+/// Has a loaded object that includes `layout.bpf.h` find where the kernel keeps its page structs.
+/// False if the kernel hides that: then the object is of no use.
+pub fn find_layout(object: &Object) -> Result<bool, libbpf_rs::Error> {
+    let output = program(object, "find_layout").test_run(ProgramInput::default())?;
+    Ok(output.return_value == 0)
 }
 
 /// Runs of all programs of an object and the time in them, in ns, as far as the kernel counts them

@@ -9,6 +9,7 @@
 // A `syscall` program (since 5.14), because it runs when user space asks, on a batch, and may loop.
 
 #include "layout.bpf.h"
+#include "page.bpf.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -159,9 +160,6 @@ struct request {
 
 /* One page's search, handed to the callbacks of bpf_loop. */
 struct search {
-	__u64 vmemmap;
-	__u64 page_offset;
-	__u32 pgdir_shift;
 	bool anon;
 	__u8 phase;
 	__u64 pfn;     /* head page */
@@ -193,16 +191,16 @@ static __always_inline bool entry_pfn(__u64 entry, __u64 mask, __u64 *pfn)
 
 static __always_inline __u64 next_table(struct search *s, __u64 entry)
 {
-	return s->page_offset + (entry & PTE_PFN_MASK);
+	return layout.page_offset + (entry & PTE_PFN_MASK);
 }
 
 /* Does `pgd` map `address` to the page frame that is searched for? */
 static __always_inline bool maps(struct search *s, __u64 pgd, __u64 address)
 {
 	__u64 found = 0;
-	__u64 entry = read_u64(pgd + 8 * (address >> s->pgdir_shift & 511));
+	__u64 entry = read_u64(pgd + 8 * (address >> layout.pgdir_shift & 511));
 
-	if (s->pgdir_shift == L5_PGDIR_SHIFT) {
+	if (layout.pgdir_shift == L5_PGDIR_SHIFT) {
 		if (!(entry & PTE_PRESENT))
 			return false;
 		entry = read_u64(next_table(s, entry) + 8 * (address >> 39 & 511));
@@ -329,9 +327,9 @@ static __always_inline enum verdict name_file(struct search *s, __u64 mapping, s
 static __always_inline enum verdict search_page(struct search *s, __u64 pfn, struct answer *a)
 {
 	__u64 page_bytes = bpf_core_type_size(struct page);
-	__u64 page = head_page(s->vmemmap + pfn * page_bytes);
+	__u64 page = head_page(layout.vmemmap + pfn * page_bytes);
 
-	s->pfn = (page - s->vmemmap) / page_bytes;
+	s->pfn = (page - layout.vmemmap) / page_bytes;
 	a->head_pfn = s->pfn;
 	if (FIELD(page, struct page, _refcount.counter) <= 0)
 		return FREE;
@@ -384,24 +382,11 @@ static long resolve_one(__u32 i, void *ctx)
 extern void bpf_rcu_read_lock(void) __ksym;
 extern void bpf_rcu_read_unlock(void) __ksym;
 
-/* Where the kernel has its tables; false if it hides that. */
-static __always_inline bool find_bases(struct search *s)
-{
-	if (!knows_addresses())
-		return false;
-	s->pgdir_shift = find_pgdir_shift();
-	s->vmemmap = find_vmemmap(s->pgdir_shift);
-	s->page_offset = find_page_offset(s->pgdir_shift);
-	return true;
-}
-
 SEC("syscall")
 int resolve(struct request *request)
 {
 	struct search s = {};
 
-	if (!find_bases(&s))
-		return -1;
 	/* anon_vmas and VMAs are freed after a grace period: most reads meet live memory. */
 	bpf_rcu_read_lock();
 	bpf_loop(request->nr_pages, resolve_one, &s, 0);
@@ -411,7 +396,6 @@ int resolve(struct request *request)
 
 static long head_one(__u32 i, void *ctx)
 {
-	struct search *s = ctx;
 	__u64 *pfn = bpf_map_lookup_elem(&pfns, &i);
 	struct answer *answer = bpf_map_lookup_elem(&answers, &i);
 
@@ -419,8 +403,8 @@ static long head_one(__u32 i, void *ctx)
 		return 1;
 
 	__u64 page_bytes = bpf_core_type_size(struct page);
-	__u64 page = head_page(s->vmemmap + *pfn * page_bytes);
-	struct answer a = { .head_pfn = (page - s->vmemmap) / page_bytes };
+	__u64 page = head_page(layout.vmemmap + *pfn * page_bytes);
+	struct answer a = { .head_pfn = (page - layout.vmemmap) / page_bytes };
 
 	if (is_head(page))
 		a.order = FIELD(page, struct folio, _flags_1) & 0x3f;
@@ -432,10 +416,6 @@ static long head_one(__u32 i, void *ctx)
 SEC("syscall")
 int heads(struct request *request)
 {
-	struct search s = {};
-
-	if (!find_bases(&s))
-		return -1;
-	bpf_loop(request->nr_pages, head_one, &s, 0);
+	bpf_loop(request->nr_pages, head_one, NULL, 0);
 	return 0;
 }

@@ -84,17 +84,14 @@ impl Resolver {
             bpf::map_memory(&handle).map_err(ResolverError::Map)
         };
         let (pfns, answers) = (mapped("pfns")?, mapped("answers")?);
-        let mut resolver = Resolver {
+        if !bpf::find_layout(&object).map_err(ResolverError::Load)? {
+            return Err(ResolverError::HiddenAddresses);
+        }
+        Ok(Resolver {
             object,
             pfns,
             answers,
-        };
-        // PFN 0 is the BIOS's; asking for it shows whether the addresses are known.
-        match resolver.run("resolve", &[0]) {
-            Ok(0) => Ok(resolver),
-            Ok(_) => Err(ResolverError::HiddenAddresses),
-            Err(error) => Err(ResolverError::Load(error)),
-        }
+        })
     }
 
     fn run(&mut self, program: &str, pfns: &[Pfn]) -> Result<u32, libbpf_rs::Error> {

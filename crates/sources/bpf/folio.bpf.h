@@ -7,7 +7,7 @@
 #ifndef PGHOT_FOLIO_BPF_H
 #define PGHOT_FOLIO_BPF_H
 
-#include "layout.bpf.h"
+#include "page.bpf.h"
 
 /* Only the kernel fields that are used; CO-RE finds them in the running kernel. */
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)

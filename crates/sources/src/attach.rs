@@ -65,6 +65,18 @@ fn map_array(object: &mut Object, name: &str) -> Result<MmapMut, Error> {
     })
 }
 
+/// For an object that includes `layout.bpf.h`; see [`bpf::find_layout`].
+pub(crate) fn find_layout(object: &Object) -> Result<(), Error> {
+    let found = bpf::find_layout(object);
+    if found.map_err(bpf_error("look up the kernel's addresses"))? {
+        return Ok(());
+    }
+    Err(Error::Setup(
+        "the kernel hides the addresses of its page tables; run pghot as root or grant CAP_SYSLOG"
+            .into(),
+    ))
+}
+
 impl Reporter {
     /// Loads `image`, a BPF object that includes `records.bpf.h` and declares `stats`.
     pub fn load(image: &[u8], maps: &RecordMaps, rule: &Rule) -> Result<Reporter, Error> {
@@ -118,6 +130,11 @@ impl Reporter {
     /// Maps an mmapable array of the object's own.
     pub fn map_array(&mut self, name: &str) -> Result<MmapMut, Error> {
         map_array(&mut self.object, name)
+    }
+
+    /// For an object that includes `layout.bpf.h`: to be called before its programs run.
+    pub fn find_layout(&self) -> Result<(), Error> {
+        find_layout(&self.object)
     }
 
     /// Attaches one program to its hook; it runs until the link is dropped.

@@ -37,11 +37,11 @@ struct Section {
 
 impl Section {
     /// `struct reading` of the program.
-    fn reading(self, shift: u32, youngest: u32, moment: Moment) -> [u8; 32] {
-        let mut bytes = [0; 32];
+    fn reading(self, shift: u32, youngest: u32, moment: Moment) -> [u8; 24] {
+        let mut bytes = [0; 24];
         let is_after = u32::from(moment == Moment::After);
         bytes[..8].copy_from_slice(&self.first_pfn.to_ne_bytes());
-        for (slot, word) in bytes[16..]
+        for (slot, word) in bytes[8..]
             .chunks_exact_mut(4)
             .zip([self.index, shift, youngest, is_after])
         {
@@ -102,7 +102,7 @@ mod tests {
         };
         let bytes = section.reading(27, 4, Moment::After);
         let word = |i: usize| u32::from_ne_bytes(bytes[4 * i..4 * i + 4].try_into().unwrap());
-        let words: Vec<u32> = (0..8).map(word).collect();
-        assert_eq!(words, [0x10_0000, 0, 0, 0, 3, 27, 4, 1]);
+        let words: Vec<u32> = (0..6).map(word).collect();
+        assert_eq!(words, [0x10_0000, 0, 3, 27, 4, 1]);
     }
 }

@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include "records.bpf.h"
+#include "layout.bpf.h"
 #include "folio.bpf.h"
 #include <bpf/bpf_tracing.h>
 
@@ -24,7 +25,7 @@ struct {
 	__type(value, struct source_counters);
 } stats SEC(".maps");
 
-/* The aging under way: what the thread says about it, and what it finds. See aging.rs. */
+/* The aging under way: what the thread says about it, and what it finds. See ager.rs. */
 struct aging {
 	__u64 thread;         /* id of the thread whose agings are reported; 0: nobody's */
 	__u64 nid;            /* the accessing node, as far as it is known */
@@ -35,7 +36,6 @@ struct aging {
 	__u64 ready_folios;
 	__u64 new_pages;    /* young, but perhaps only since they were allocated */
 	__u64 recent_pages; /* reported by the aging before, or by this one already */
-	__u64 vmemmap;      /* 0 until it was looked up */
 	__u64 folio;        /* see folio_pfn() */
 };
 
@@ -62,19 +62,15 @@ static __always_inline struct aging *our_aging(void)
 	return a;
 }
 
-/* The PFN of a folio's head page; 0 if it cannot be told. */
+/* The PFN of a folio's head page. */
 static __always_inline __u64 folio_pfn(struct aging *a, struct folio *folio)
 {
-	if (!knows_addresses())
-		return 0;
-	if (!a->vmemmap)
-		a->vmemmap = find_vmemmap(find_pgdir_shift());
 	/*
 	 * The verifier allows no arithmetic on a kernel pointer that it trusts. What comes out of a
 	 * map is a number to it.
 	 */
 	*(volatile __u64 *)&a->folio = (__u64)folio;
-	return (*(volatile __u64 *)&a->folio - a->vmemmap) / bpf_core_type_size(struct page);
+	return (*(volatile __u64 *)&a->folio - layout.vmemmap) / bpf_core_type_size(struct page);
 }
 
 /* Anonymous, and mapped by one process: what the kernel's NUMA scanner marks. */
@@ -101,10 +97,6 @@ static __always_inline void report_young(struct aging *a, struct folio *folio, u
 
 	if (!s || (a->leave_hinted && is_hinted(folio, order)))
 		return;
-	if (!head) {
-		s->unreadable++;
-		return;
-	}
 	if (is_reported_since(head, a->previous_ms, a->now_ms)) {
 		a->recent_pages += pages;
 		return;
@@ -188,7 +180,6 @@ struct {
 /* See generations.rs. */
 struct reading {
 	__u64 first_pfn; /* of a section */
-	__u64 vmemmap;   /* found by the program */
 	__u32 section;
 	__u32 gen_shift; /* where the flags keep the generation */
 	__u32 youngest;  /* how they name the one that young pages move to */
@@ -197,9 +188,9 @@ struct reading {
 
 #define LRU_GEN_MASK 7 /* four generations, one more than its number, or 0 on no list */
 
-static __always_inline struct folio *folio_at(__u64 vmemmap, __u64 pfn)
+static __always_inline struct folio *folio_at(__u64 pfn)
 {
-	void *page = (void *)(vmemmap + pfn * bpf_core_type_size(struct page));
+	void *page = (void *)(layout.vmemmap + pfn * bpf_core_type_size(struct page));
 
 	return bpf_rdonly_cast(page, bpf_core_type_id_kernel(struct folio));
 }
@@ -215,7 +206,7 @@ static long read_page(__u32 i, void *ctx)
 	if (!older || !a)
 		return 1;
 
-	struct folio *folio = folio_at(r->vmemmap, r->first_pfn + i);
+	struct folio *folio = folio_at(r->first_pfn + i);
 	unsigned long flags = folio_flags(folio);
 	__u32 gen = flags >> (r->gen_shift & 63) & LRU_GEN_MASK;
 	/* Never set in the tails of a large folio. */
@@ -240,9 +231,8 @@ int mglru_read_section(struct reading *request)
 {
 	struct reading r = *request;
 
-	if (!knows_addresses() || !bpf_ksym_exists(bpf_rdonly_cast))
+	if (!bpf_ksym_exists(bpf_rdonly_cast))
 		return 1;
-	r.vmemmap = find_vmemmap(find_pgdir_shift());
 	bpf_loop(HOTNESS_SECTION_PAGES, read_page, &r, 0);
 	return 0;
 }
@@ -264,18 +254,15 @@ static long read_flags(__u32 i, void *ctx)
 
 	if (!slot)
 		return 1;
-	*slot = folio_flags(folio_at(*(__u64 *)ctx, *slot));
+	*slot = folio_flags(folio_at(*slot));
 	return 0;
 }
 
 SEC("?syscall")
 int mglru_page_flags(void *ctx)
 {
-	if (!knows_addresses() || !bpf_ksym_exists(bpf_rdonly_cast))
+	if (!bpf_ksym_exists(bpf_rdonly_cast))
 		return 1;
-
-	__u64 vmemmap = find_vmemmap(find_pgdir_shift());
-
-	bpf_loop(OWN_PAGES_MAX, read_flags, &vmemmap, 0);
+	bpf_loop(OWN_PAGES_MAX, read_flags, NULL, 0);
 	return 0;
 }

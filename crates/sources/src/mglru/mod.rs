@@ -187,6 +187,7 @@ fn start(start: &mut Start<'_>) -> Result<Box<dyn Source>, Error> {
         }
     };
     let mut reporter = Reporter::load_with(OBJECT, start.maps, &start.config.rule, prepare)?;
+    reporter.find_layout()?;
     let lower = start.topology.lower_tier_nodes();
     // Who accessed a page is not known here; the nearest top-tier node is the likeliest.
     let nodes: BTreeMap<u32, u32> = lower

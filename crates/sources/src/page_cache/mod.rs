@@ -59,6 +59,7 @@ fn check(root: &SysRoot) -> Availability {
 
 fn start(start: &mut Start<'_>) -> Result<Box<dyn Source>, Error> {
     let reporter = Reporter::load(OBJECT, start.maps, &start.config.rule)?;
+    reporter.find_layout()?;
     let link = reporter.attach("page_cache")?;
     Ok(Box::new(PageCache {
         reporter,

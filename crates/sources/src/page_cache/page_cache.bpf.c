@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include "records.bpf.h"
+#include "layout.bpf.h"
 #include "folio.bpf.h"
 #include <bpf/bpf_tracing.h>
 
@@ -28,12 +29,6 @@ struct {
 } stats SEC(".maps");
 
 /*
- * Where struct page 0 lies, 0 before the first event. Kept, because reading it from the kernel
- * takes a helper call, and this program runs on every buffered read of the machine.
- */
-SEC(".data.layout") static volatile __u64 vmemmap;
-
-/*
  * Called by the thread that reads or writes, once for each folio that a system call goes through.
  * Exported to modules, so it is in every kernel with folios (5.16) and never inlined away.
  *
@@ -48,18 +43,15 @@ int BPF_PROG(page_cache, struct folio *folio)
 {
 	__u32 zero = 0;
 	struct source_stats *s = bpf_map_lookup_elem(&stats, &zero);
-	__u64 base = vmemmap;
 	__u64 address = 0;
 
 	if (!s)
 		return 0;
-	if (!base)
-		vmemmap = base = find_vmemmap(find_pgdir_shift());
 	/* The pointer as a number, since 5.17: the verifier forbids arithmetic on the argument. */
 	bpf_get_func_arg(ctx, 0, &address);
 
 	/* The cheapest check first: most reads are of the top tier; it reads no kernel memory. */
-	__u64 pfn = (address - base) / bpf_core_type_size(struct page);
+	__u64 pfn = (address - layout.vmemmap) / bpf_core_type_size(struct page);
 
 	if (record_index(pfn) < 0) {
 		s->common.not_tracked++;

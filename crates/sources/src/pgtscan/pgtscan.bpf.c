@@ -9,6 +9,7 @@
 // alone.
 
 #include "layout.bpf.h"
+#include "page.bpf.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -144,10 +145,7 @@ struct walk {
 	__u32 nr_tables;
 	__u32 nr_shared; /* young, but left out */
 	/* The program's own. */
-	__u64 page_offset;
-	__u64 vmemmap;
 	__u64 last_head;
-	__u32 pgdir_shift;
 	__u32 is_hinted; /* hint faults see the VMA's pages, unless they are shared */
 };
 
@@ -317,7 +315,7 @@ static __always_inline void read_huge(struct walk *w, __u64 entry, __u64 address
 
 static __always_inline __u64 next_table(const struct walk *w, __u64 entry)
 {
-	return w->page_offset + (entry & PTE_PFN_MASK);
+	return layout.page_offset + (entry & PTE_PFN_MASK);
 }
 
 static __always_inline __u64 entry_at(__u64 table, __u64 address, __u32 shift)
@@ -347,12 +345,12 @@ static long walk_step(__u32 i, void *ctx)
 
 	if (address >= w->end || w->nr_tables >= TABLES_MAX)
 		return 1;
-	entry = entry_at(step->pgd, address, w->pgdir_shift);
+	entry = entry_at(step->pgd, address, layout.pgdir_shift);
 	if (!(entry & PTE_PRESENT)) {
-		w->next = boundary(address, w->pgdir_shift & 63);
+		w->next = boundary(address, layout.pgdir_shift & 63);
 		return 0;
 	}
-	if (w->pgdir_shift > P4D_SHIFT) {
+	if (layout.pgdir_shift > P4D_SHIFT) {
 		entry = entry_at(next_table(w, entry), address, P4D_SHIFT);
 		if (!(entry & PTE_PRESENT)) {
 			w->next = boundary(address, P4D_SHIFT);
@@ -460,7 +458,7 @@ static long refine(__u32 i, void *ctx)
 
 	struct young_page *from = &all->at[i & (YOUNG_MAX - 1)];
 	__u64 page_bytes = bpf_core_type_size(struct page);
-	__u64 page = w->vmemmap + from->pfn * page_bytes;
+	__u64 page = layout.vmemmap + from->pfn * page_bytes;
 	__u64 head = head_page(page);
 	__u32 order = 0;
 
@@ -486,7 +484,7 @@ static long refine(__u32 i, void *ctx)
 		if (!to)
 			return 1;
 		w->nr_folios = key + 1;
-		to->pfn = (head - w->vmemmap) / page_bytes;
+		to->pfn = (head - layout.vmemmap) / page_bytes;
 		to->pages = 1u << order;
 		to->page = from->page;
 		return 0;
@@ -510,11 +508,8 @@ int scan(void *ctx)
 	struct step unused = {};
 	long error;
 
-	if (!w || !knows_addresses())
+	if (!w)
 		return 1;
-	w->pgdir_shift = find_pgdir_shift();
-	w->vmemmap = find_vmemmap(w->pgdir_shift);
-	w->page_offset = find_page_offset(w->pgdir_shift);
 	w->next = w->start;
 	w->entries = w->lower_pages = w->last_head = 0;
 	w->nr_young = w->nr_folios = w->nr_tables = w->nr_shared = 0;

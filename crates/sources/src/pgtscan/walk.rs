@@ -8,6 +8,7 @@ use memmap2::MmapMut;
 use pghot_hotness::{Access, Span};
 use pghot_linux::bpf;
 
+use crate::attach::find_layout;
 use crate::records::RANGES_MAX;
 use crate::{Error, SourceCost};
 
@@ -130,6 +131,7 @@ impl Walker {
         };
         let opened = ObjectBuilder::default().open_memory(OBJECT);
         let mut object = opened.map_err(bpf_error)?.load().map_err(bpf_error)?;
+        find_layout(&object)?;
         let mut mapped = |name| {
             let handle = bpf::handle(&mut object, name).map_err(bpf_error)?;
             bpf::map_memory(&handle).map_err(|source| Error::Map { bytes: 0, source })
@@ -152,15 +154,7 @@ impl Walker {
             };
         }
         walker.set_state(walk);
-        // No process has id 0; asking for it shows whether the addresses are known.
-        match walker.run().map_err(bpf_error)? {
-            2 => Ok(walker),
-            _ => Err(Error::Setup(
-                "the kernel hides the addresses of its page tables; run pghot as root or grant \
-                 CAP_SYSLOG"
-                    .into(),
-            )),
-        }
+        Ok(walker)
     }
 
     fn state(&self) -> Walk {

@@ -19,7 +19,7 @@ const SUBJECT_MAX: usize = 80;
 /// Files that are longer, with their lines: who touches one makes it shorter.
 const LONG_FILES: &[(&str, usize)] = &[
     ("crates/sim/src/scenario.rs", 515),
-    ("crates/sources/src/pgtscan/pgtscan.bpf.c", 534),
+    ("crates/sources/src/pgtscan/pgtscan.bpf.c", 530),
 ];
 
 /// Functions that are longer, by file and name, with their lines.

@@ -62,7 +62,7 @@ use pool::Pool;
 
 /// Guests alive at the same time. Two emulated machines keep two host cores busy; more only slow
 /// each other down and waste memory.
-const GUESTS_MAX: usize = 2;
+const GUESTS_MAX: usize = 3;
 
 /// Tests whose times are printed at the end: who wants a shorter suite looks there first.
 const SLOWEST_SHOWN: usize = 10;

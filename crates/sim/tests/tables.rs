@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use pghot_sim::tables::score::Score;
-use pghot_sim::tables::{TABLES, Table};
+use pghot_sim::tables::{TABLES, Table, published};
 
 fn tables(name: &str) -> Vec<Table> {
     let table = TABLES.iter().find(|table| table.name == name).unwrap();
@@ -41,8 +41,11 @@ fn promotion_of_anonymous_memory() {
         .iter()
         .find(|table| table.title.contains("over time"));
     for cell in &curve.unwrap().cells {
-        // One interval of the scan.
-        assert!((cell.model - cell.published).abs() <= 65_536.0, "{cell:?}");
+        // Where the kernel promotes in the fault the model is exact. The proposal lags by up to one
+        // interval of the scan, 65,536 pages, which the model does not know.
+        let lag = cell.model - cell.published;
+        let most = if cell.column == "base" { 0.0 } else { 65_536.0 };
+        assert!((0.0..=most).contains(&lag), "{cell:?}");
     }
 }
 
@@ -68,7 +71,15 @@ fn promotion_of_huge_pages() {
 
 #[test]
 fn promotion_has_nothing_to_win_from_a_cache() {
-    assert_times(&tables("overcommit"), 0.05, 0.1, "none");
+    let text = include_str!("../tables/overcommit.toml");
+    let median_error = |latency_ns| {
+        let text = text.replace("[5.68, 5.68]", latency_ns);
+        let tables = published::make("overcommit.toml", &text).unwrap();
+        Score::of(tables.iter().filter(|table| table.unit == "us")).median_error()
+    };
+    assert!(median_error("[5.68, 5.68]") < 0.03);
+    // A tenth more for far memory would show: these tables are of near memory alone.
+    assert!(median_error("[5.68, 6.25]") > 0.05);
 }
 
 #[test]

@@ -14,6 +14,9 @@ use crate::sys::{self, ThreadUsage};
 /// Accesses between two looks at the stop flag: about a millisecond on the slowest machine.
 const BURST: u32 = 4096;
 
+/// How long a worker is busy between two rests, if it rests at all.
+const BUSY_PIECE: Duration = Duration::from_millis(5);
+
 /// How often the sweeper wakes up.
 const SWEEP_STEP: Duration = Duration::from_millis(10);
 
@@ -96,7 +99,32 @@ impl Shared {
     }
 }
 
-/// Touches random words of random hot pages until stopped; no system call and no clock inside.
+/// Keeps a thread from being busy all the time.
+pub struct Pace {
+    busy_percent: u32,
+    woke: Instant,
+}
+
+impl Pace {
+    /// Busy for this share of the time, 1 to 100.
+    pub fn new(busy_percent: u32) -> Self {
+        Self {
+            busy_percent,
+            woke: Instant::now(),
+        }
+    }
+
+    /// Sleeps as long as the share asks for, if the thread has been busy for a piece.
+    pub fn rest_if_due(&mut self) {
+        if self.busy_percent < 100 && self.woke.elapsed() >= BUSY_PIECE {
+            thread::sleep(self.woke.elapsed() * (100 - self.busy_percent) / self.busy_percent);
+            self.woke = Instant::now();
+        }
+    }
+}
+
+/// Touches random words of random hot pages until stopped; no system call and no clock inside,
+/// unless it rests now and then.
 pub struct Worker<'a> {
     /// The memory.
     pub region: &'a Region,
@@ -104,6 +132,8 @@ pub struct Worker<'a> {
     pub hot_pages: &'a [u32],
     /// How many of 100 accesses are stores.
     pub store_percent: u32,
+    /// Share of the time in which it does so.
+    pub busy_percent: u32,
     /// The CPU to run on, if any in particular.
     pub cpu: Option<u32>,
     /// Its own sequence of accesses.
@@ -124,8 +154,10 @@ impl Worker<'_> {
     fn measured_loop(&self, shared: &Shared) -> Result<ThreadUsage> {
         let before = sys::thread_usage()?;
         let mut random = XorShift::new(self.seed);
+        let mut pace = Pace::new(self.busy_percent);
         while !shared.stop.load(Ordering::Relaxed) {
             self.burst(&mut random);
+            pace.rest_if_due();
             shared
                 .hot_accesses
                 .fetch_add(BURST.into(), Ordering::Relaxed);
@@ -221,6 +253,7 @@ mod tests {
             region: &region,
             hot_pages: &[2, 5],
             store_percent: 100,
+            busy_percent: 100,
             cpu: None,
             seed: 1,
         };

@@ -58,6 +58,12 @@ pub struct Args {
     #[arg(value_parser = clap::value_parser!(u32).range(0..=100))]
     pub store_percent: u32,
 
+    /// Share of the time in which the workers are busy, in pieces of some milliseconds; they sleep
+    /// in between
+    #[arg(long, value_name = "P", default_value_t = 100)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub busy_percent: u32,
+
     /// Touch every cold page (a huge page is one) once in this time, evenly paced; 0 for never
     #[arg(long, value_name = "S", default_value_t = 0.0)]
     #[arg(value_parser = seconds, allow_negative_numbers = true)]

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 
-use crate::rig::{Daemon, finish, go, hold_hotset, number, until_good};
+use crate::rig::{Daemon, UNHURRIED, finish, go, hold_hotset, number, until_good};
 use crate::table::{self, Table};
 use crate::{Ctx, Test, page_cache};
 
@@ -197,6 +197,9 @@ fn measure(ctx: &mut Ctx) -> Result<()> {
         Some(more) => {
             flags.extend(["--report-ms", "1000"]);
             flags.extend(until_good());
+            if cell.source.bit != HINT_FAULT.bit {
+                flags.extend(UNHURRIED);
+            }
             flags.extend(more);
             let held = hold_hotset(vm, &flags)?;
             let daemon = Daemon::start_with(vm, &start, cell.source.env)?;
@@ -205,6 +208,7 @@ fn measure(ctx: &mut Ctx) -> Result<()> {
         }
         None => {
             flags.extend(["--file", page_cache::FILE]);
+            flags.extend(UNHURRIED);
             let daemon = Daemon::start_with(vm, &start, cell.source.env)?;
             (daemon, page_cache::pagecache(vm, &flags)?)
         }

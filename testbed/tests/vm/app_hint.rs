@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use serde_json::Value;
 
 use crate::accuracy::Row;
-use crate::rig::{Daemon, finish, number, outcome, refused, source, start_hotset};
+use crate::rig::{Daemon, UNHURRIED, finish, number, outcome, refused, source, start_hotset};
 use crate::{Ctx, Test, page_cache};
 
 pub const TESTS: &[Test] = &[
@@ -63,6 +63,7 @@ fn hinted_pages(ctx: &mut Ctx, shapes: Shapes) -> Result<()> {
         let mut flags = vec!["--size-mib", "128", "--hot-percent", "10", "--seconds", "5"];
         flags.extend(["--cold-sweep-seconds", "20", "--report-ms", "500"]);
         flags.extend(["--hint", SOCKET]);
+        flags.extend(UNHURRIED);
         flags.extend(*more);
         let (process, ready) = start_hotset(&ctx.vm, &flags)?;
         let done = finish(process)?;

@@ -22,9 +22,9 @@ pub const TESTS: &[Test] = &[Test::new("costs", "tiered3", measure)
 /// Length of the run with each source.
 const SECONDS: &str = "15";
 
-/// How much longer a page touch may take at p99 with a source than without, besides noise of the
-/// emulator: 1 ms is a page fault with a disk behind it.
-const TOUCH_P99_MORE_NS: f64 = 1e6;
+/// How much longer a page touch may take at p99 with a source than without. It is the same but for
+/// noise, 2 to 4 µs in an emulator; a source that makes programs wait adds tens.
+const TOUCH_P99_MORE_NS: f64 = 10e3;
 
 /// One row of the table.
 #[derive(Debug, Serialize)]
@@ -52,20 +52,22 @@ struct Row {
 
 static ROWS: Mutex<Vec<Row>> = Mutex::new(Vec::new());
 
-/// Sources by name and bit. hw_sample has no hardware here.
-const SOURCES: [(&str, &str); 6] = [
-    ("none", "0"),
-    ("hint_fault", "0x1"),
-    ("pgtscan", "0x4"),
-    ("mglru", "0x10"),
-    ("app_hint", "0x20"),
-    ("page_cache", "0x8"),
+/// Sources by name and bit, and what their threads and programs may take per million events, in
+/// seconds: twice what they took in an emulator when this was written. hw_sample has no hardware
+/// here.
+const SOURCES: [(&str, &str, f64); 6] = [
+    ("none", "0", 0.0),
+    ("hint_fault", "0x1", 8.0),
+    ("pgtscan", "0x4", 10.0),
+    ("mglru", "0x10", 48.0),
+    ("app_hint", "0x20", 70.0),
+    ("page_cache", "0x8", 0.6),
 ];
 
 fn measure(ctx: &mut Ctx) -> Result<()> {
     ctx.vm.write("/proc/sys/kernel/bpf_stats_enabled", "1")?;
     let (mut rows, mut touch_p99_ns) = (Vec::new(), None);
-    for (name, bit) in SOURCES {
+    for (name, bit, most_s) in SOURCES {
         let row = run(ctx, name, bit)?;
         // Of the first row, without sources.
         let none = *touch_p99_ns.get_or_insert(row.touch_p99_ns.unwrap_or(0.0));
@@ -75,10 +77,10 @@ fn measure(ctx: &mut Ctx) -> Result<()> {
             "a touch takes {none} ns at p99 without sources: {row:?}"
         );
         ensure!(name == "none" || row.accesses > 0.0, "{row:?}");
-        ensure!(
-            name == "none" || row.thread_s_per_million.is_some() || row.bpf_s_per_million.is_some(),
-            "it costs nothing: {row:?}"
-        );
+        let spent = [row.thread_s_per_million, row.bpf_s_per_million];
+        let spent_s: f64 = spent.iter().flatten().sum();
+        ensure!(name == "none" || spent_s > 0.0, "it costs nothing: {row:?}");
+        ensure!(spent_s <= most_s, "more than {most_s} s: {row:?}");
         rows.push(row);
     }
     ROWS.lock()

@@ -10,7 +10,8 @@ use serde_json::Value;
 
 use crate::accuracy::Row;
 use crate::rig::{
-    Daemon, finish, number, refused, source, start_hotset, start_hotset_anywhere, until_good,
+    Daemon, UNHURRIED, finish, number, refused, source, start_hotset, start_hotset_anywhere,
+    until_good,
 };
 use crate::{Ctx, Test};
 
@@ -76,6 +77,7 @@ fn find_hot(ctx: &mut Ctx, shape: &'static str, more: &[&str]) -> Result<()> {
     flags.extend(["--cold-sweep-seconds", "20", "--store-percent", "100"]);
     flags.extend(["--report-ms", "1000"]);
     flags.extend(until_good());
+    flags.extend(UNHURRIED);
     flags.extend(more);
     let (mut process, ready) = start_hotset(&ctx.vm, &flags)?;
     let hot_pages = number(&ready, "/hot_pages")?;

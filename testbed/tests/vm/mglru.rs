@@ -49,7 +49,14 @@ const ENABLED: &str = "/sys/kernel/mm/lru_gen/enabled";
 const ALONE: &[&str] = &["--enabled-sources", "0x10", "--freq-threshold", "2"];
 /// A tenth is hot, and each cold page is touched once in 20 s.
 const KNOWN: &[&str] = &["--size-mib", "128", "--hot-percent", "10"];
-const SWEPT: &[&str] = &["--cold-sweep-seconds", "20", "--report-ms", "1000"];
+const SWEPT: &[&str] = &[
+    "--cold-sweep-seconds",
+    "20",
+    "--report-ms",
+    "1000",
+    "--busy-percent",
+    "25",
+];
 /// A pass that only clears, two for which pages count as new, and three for two reports, each 1.2 s
 /// after the other; the rest is for moving and for the emulator.
 const FOUND_WITHIN_S: f64 = 12.0;

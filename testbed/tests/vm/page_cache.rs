@@ -6,7 +6,9 @@ use anyhow::{Result, ensure};
 use pghot_testbed::{Status, Vm};
 use serde_json::Value;
 
-use crate::rig::{Daemon, finish, kernel_settings, number, outcome, source, start_pagecache};
+use crate::rig::{
+    Daemon, UNHURRIED, finish, kernel_settings, number, outcome, source, start_pagecache,
+};
 use crate::{Ctx, Test};
 
 pub const TESTS: &[Test] = &[
@@ -97,8 +99,10 @@ fn every_page_of_a_file(ctx: &mut Ctx, file_system: &str) -> Result<()> {
     mount_new(vm, file_system)?;
     let daemon = Daemon::start(vm, &ALONE)?;
     let flags = ["--file", FILE, "--size-mib", "32", "--seconds", "40"];
-    let flags: Vec<&str> = flags.into_iter().chain(["--until-promoted"]).collect();
-    let (reader, _) = start_pagecache(vm, &flags)?;
+    let (reader, _) =
+        start_pagecache(vm, &[&flags[..], &["--until-promoted"], UNHURRIED].concat())?;
+    // What is not written yet needs the file system's own blocks when it is.
+    vm.exec(&["sync"])?.success()?;
     let (time, reads) = (access_time(vm)?, disk_reads(vm)?);
     vm.wait_until("pages are promoted", Duration::from_secs(40), || {
         let moved = outcome(&daemon.status()?, "moved");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use serde_json::Value;
 
-use crate::rig::{Daemon, finish, hotset, number, start_hotset, until_good};
+use crate::rig::{Daemon, UNHURRIED, finish, hotset, number, start_hotset, until_good};
 use crate::{Ctx, Test};
 
 pub const TESTS: &[Test] = &[
@@ -29,7 +29,7 @@ const ALONE: &[&str] = &["--enabled-sources", "0x4", "--scan-stall-max-ms", "300
 fn finds(ctx: &mut Ctx, flags: &[&str]) -> Result<()> {
     let daemon = Daemon::start(&ctx.vm, ALONE)?;
     let sweep = ["--cold-sweep-seconds", "20", "--seconds", "22"];
-    let done = hotset(&ctx.vm, &[flags, &sweep, until_good()].concat())?;
+    let done = hotset(&ctx.vm, &[flags, &sweep, UNHURRIED, until_good()].concat())?;
     let status = daemon.status()?;
     let (recall, precision) = (number(&done, "/recall")?, number(&done, "/precision")?);
     ensure!(

@@ -5,7 +5,7 @@ use anyhow::{Context, Result, ensure};
 use pghot_testbed::{Output, Vm};
 use serde_json::Value;
 
-use crate::rig::{Daemon, number, source, start_hotset};
+use crate::rig::{Daemon, UNHURRIED, number, source, start_hotset};
 use crate::{Ctx, Test};
 
 pub const TESTS: &[Test] = &[
@@ -53,7 +53,7 @@ fn record_and_replay(ctx: &mut Ctx) -> Result<()> {
     ];
     for (backing, layout) in [("thp", "contiguous"), ("anon", "scattered")] {
         let flags = ["--backing", backing, "--layout", layout];
-        let (mut process, _) = start_hotset(vm, &[&known[..], &flags].concat())?;
+        let (mut process, _) = start_hotset(vm, &[&known[..], UNHURRIED, &flags].concat())?;
         let pid = process.pid().to_string();
         let recorded = record(vm, &["--pid", &pid, "--seconds", "6"])?.success()?;
         process.kill()?;

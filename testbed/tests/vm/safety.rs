@@ -300,7 +300,7 @@ fn tunables_change_at_run_time(ctx: &mut Ctx) -> Result<()> {
     Ok(())
 }
 
-/// Nothing is hot: at most 3 % of one emulated CPU over 20 s, where system calls cost 10 to 30
+/// Nothing is hot: at most 2 % of one emulated CPU over 20 s, where system calls cost 10 to 30
 /// times what they cost on a machine. The bound of 0.2 % is held by a test that runs on the host.
 fn an_idle_daemon_is_idle(ctx: &mut Ctx) -> Result<()> {
     let daemon = Daemon::start(&ctx.vm, &[])?;
@@ -329,7 +329,8 @@ fn an_idle_daemon_is_idle(ctx: &mut Ctx) -> Result<()> {
     let (start, cpu) = (uptime(ctx)?, cpu_ns(ctx)?);
     ctx.vm.exec(&["sleep", "20"])?;
     let percent = (cpu_ns(ctx)? - cpu) as f64 / 1e7 / (uptime(ctx)? - start);
-    ensure!(percent <= 3.0, "{percent:.3} % of a CPU while idle");
+    println!("{percent:.3} % of a CPU while idle");
+    ensure!(percent <= 2.0, "{percent:.3} % of a CPU while idle");
     daemon.stop()?;
     Ok(())
 }

@@ -6,7 +6,7 @@
 
 mod autonuma;
 pub mod migration;
-mod published;
+pub mod published;
 pub mod score;
 
 use serde::Serialize;

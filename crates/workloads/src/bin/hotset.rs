@@ -151,8 +151,8 @@ fn access_phase(sampler: &mut Sampler) -> Result<Phase> {
     } = *sampler;
     let cpus = args.cpus.as_ref().map_or(&[][..], |list| list.ids());
     let sweeps = args.cold_sweep_seconds > 0.0 && !hot_set.is_everything();
-    let others = usize::from(sweeps) + usize::from(args.probe);
-    let shared = &Shared::new(args.threads as usize + others + 1);
+    let all = args.threads as usize + usize::from(sweeps) + usize::from(args.probe) + 1;
+    let shared = &Shared::new(all);
 
     thread::scope(|scope| {
         let workers: Vec<_> = (0..args.threads)
@@ -161,6 +161,7 @@ fn access_phase(sampler: &mut Sampler) -> Result<Phase> {
                     region,
                     hot_pages: hot_set.pages(),
                     store_percent: args.store_percent,
+                    busy_percent: args.busy_percent,
                     cpu: cpus.iter().cycle().nth(number as usize).copied(),
                     seed: args.seed.wrapping_add(u64::from(number) + 1),
                 };
@@ -169,8 +170,7 @@ fn access_phase(sampler: &mut Sampler) -> Result<Phase> {
             .collect();
         let sweeper = sweeps.then(|| {
             let period = Duration::from_secs_f64(args.cold_sweep_seconds);
-            // A huge page is one page: touched through all its base pages, it would be touched 512
-            // times a sweep, and not be cold.
+            // A huge page is one page, or it would be touched 512 times a sweep, and not be cold.
             let mut cold_pages = hot_set.cold_pages();
             cold_pages.retain(|page| page.is_multiple_of(region.unit_pages()));
             let sweeper = Sweeper {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::Parser;
-use pghot_workloads::access::XorShift;
+use pghot_workloads::access::{Pace, XorShift};
 use pghot_workloads::args::seconds;
 use pghot_workloads::cached_file::CachedFile;
 use pghot_workloads::hot_set::{HotSet, Layout};
@@ -50,6 +50,11 @@ struct Args {
     #[arg(long, value_name = "T", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: u32,
+
+    /// Share of the time in which they do, in pieces of some milliseconds
+    #[arg(long, value_name = "P", default_value_t = 100)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
+    busy_percent: u32,
 
     /// CPUs that the threads run on
     #[arg(long, value_name = "LIST")]
@@ -213,12 +218,13 @@ impl Shared<'_> {
     }
 
     /// Reads random hot pages until the end.
-    fn read_hot(&self, hot_pages: &[u32], seed: u64) {
+    fn read_hot(&self, hot_pages: &[u32], mut pace: Pace, seed: u64) {
         let mut random = XorShift::new(seed);
         let mut buffer = Vec::new();
         while !self.is_over() {
             let page = hot_pages[random.below(hot_pages.len() as u32) as usize];
             self.read(page, &mut buffer);
+            pace.rest_if_due();
         }
     }
 
@@ -266,8 +272,9 @@ fn read_phase(args: &Args, file: &CachedFile, hot_set: &HotSet) -> Result<Phase>
         let mut threads = Vec::new();
         for number in 1..=u64::from(args.threads) {
             let seed = args.seed.wrapping_add(number);
-            threads
-                .push(scope.spawn(move || pin().map(|()| shared.read_hot(hot_set.pages(), seed))));
+            let pace = Pace::new(args.busy_percent);
+            let read = move || shared.read_hot(hot_set.pages(), pace, seed);
+            threads.push(scope.spawn(move || pin().map(|()| read())));
         }
         if args.cold_sweep_seconds > 0.0 && !cold_pages.is_empty() {
             let period = Duration::from_secs_f64(args.cold_sweep_seconds);

@@ -60,8 +60,8 @@ use pghot_testbed::{Kernel, Ledger, Machine, Vm};
 
 use pool::Pool;
 
-/// Guests alive at the same time. Two emulated machines keep two host cores busy; more only slow
-/// each other down and waste memory.
+/// Guests alive at the same time: one more than the host has cores, because guests also wait. More
+/// only slow each other down and waste memory.
 const GUESTS_MAX: usize = 3;
 
 /// Tests whose times are printed at the end: who wants a shorter suite looks there first.

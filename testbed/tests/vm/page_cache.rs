@@ -6,9 +6,7 @@ use anyhow::{Result, ensure};
 use pghot_testbed::{Status, Vm};
 use serde_json::Value;
 
-use crate::rig::{
-    Daemon, UNHURRIED, finish, kernel_settings, number, outcome, source, start_pagecache,
-};
+use crate::rig::{Daemon, finish, kernel_settings, number, outcome, source, start_pagecache};
 use crate::{Ctx, Test};
 
 pub const TESTS: &[Test] = &[
@@ -55,10 +53,14 @@ fn mount_new(vm: &Vm, kind: &str) -> Result<()> {
         }
     }
     vm.mkdir(DIR)?;
-    let force = if kind == "ext4" { "-F" } else { "-f" };
+    // ext4 reads its block bitmaps some seconds after the mount, and the tests count reads.
+    let (force, options) = match kind {
+        "ext4" => ("-F", "strictatime,no_prefetch_block_bitmaps,noinit_itable"),
+        _ => ("-f", "strictatime"),
+    };
     let make = format!("mkfs.{kind}");
     vm.exec(&[&make, "-q", force, DISK])?.success()?;
-    vm.exec(&["mount", "-t", kind, "-o", "strictatime", DISK, DIR])?
+    vm.exec(&["mount", "-t", kind, "-o", options, DISK, DIR])?
         .success()?;
     Ok(())
 }
@@ -98,15 +100,13 @@ fn every_page_of_a_file(ctx: &mut Ctx, file_system: &str) -> Result<()> {
     let vm = &ctx.vm;
     mount_new(vm, file_system)?;
     let daemon = Daemon::start(vm, &ALONE)?;
-    let flags = ["--file", FILE, "--size-mib", "32", "--seconds", "40"];
-    let (reader, _) =
-        start_pagecache(vm, &[&flags[..], &["--until-promoted"], UNHURRIED].concat())?;
-    // What is not written yet needs the file system's own blocks when it is.
-    vm.exec(&["sync"])?.success()?;
+    let flags = ["--file", FILE, "--size-mib", "16", "--seconds", "40"];
+    let flags: Vec<&str> = flags.into_iter().chain(["--until-promoted"]).collect();
+    let (reader, _) = start_pagecache(vm, &flags)?;
     let (time, reads) = (access_time(vm)?, disk_reads(vm)?);
     vm.wait_until("pages are promoted", Duration::from_secs(40), || {
         let moved = outcome(&daemon.status()?, "moved");
-        Ok(moved.is_ok_and(|moved| moved > 6000.0) || reader.try_wait()?.is_some())
+        Ok(moved.is_ok_and(|moved| moved > 3000.0) || reader.try_wait()?.is_some())
     })?;
     let time_after = access_time(vm);
     let done = finish(reader)?;
@@ -121,7 +121,7 @@ fn every_page_of_a_file(ctx: &mut Ctx, file_system: &str) -> Result<()> {
     let reads = disk_reads(vm)? - reads;
     ensure!(reads == 0, "{reads} reads from the disk");
     ensure!(
-        outcome(&status, "moved")? >= 8176.0,
+        outcome(&status, "moved")? >= 4080.0,
         "not by us: {status:#}"
     );
     ensure!(

@@ -17,7 +17,6 @@ const TOOLS: &[&str] = &[
     "/bin/rm",
     "/bin/rmdir",
     "/bin/sleep",
-    "/bin/sync",
     "/bin/umount",
     "/sbin/insmod",
     "/sbin/mkfs.btrfs",

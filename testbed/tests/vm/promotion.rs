@@ -205,7 +205,7 @@ fn the_first_fault_may_be_quick(ctx: &mut Ctx) -> Result<()> {
     Ok(())
 }
 
-/// How late a guest's timers may be: two emulated machines share this host's cores.
+/// How late a guest's timers may be: several emulated machines share a host's cores.
 const LATE_TIMER_MS: f64 = 20.0;
 
 /// A ready page waits for the next pass and until that has moved its batch, no longer, as long as

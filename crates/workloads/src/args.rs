@@ -79,9 +79,10 @@ pub struct Args {
     pub until_promoted: bool,
 
     /// End early, once 95 % of the hot pages are on fast nodes and so are so few of the cold ones
-    /// that have been touched that 95 % of all pages there will be hot
-    #[arg(long)]
-    pub until_good: bool,
+    /// that have been touched that P % of all pages there will be hot; 95 without a number
+    #[arg(long, value_name = "P", num_args = 0..=1, default_missing_value = "95")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub until_good: Option<u32>,
 
     /// How much longer to go on then
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -117,9 +118,9 @@ pub struct Args {
     #[arg(long)]
     pub witness: bool,
 
-    /// After `ready`, wait for a line on stdin before the access phase
-    #[arg(long)]
-    pub hold: bool,
+    /// After `ready`, begin only once this file is there, and remove it
+    #[arg(long, value_name = "FILE")]
+    pub hold: Option<PathBuf>,
 }
 
 /// A time that can be waited for: not negative, and at most a year.

@@ -1,7 +1,7 @@
 //! When a run with a known hot set has shown what there is to show.
 
-/// Recall and precision of a good run.
-pub const GOOD: f64 = 0.95;
+/// Recall of a good run.
+const RECALL: f64 = 0.95;
 
 /// The share of the cold pages that must have been touched before anything is said of the others:
 /// it takes some of the windows in which accesses are counted.
@@ -29,11 +29,11 @@ impl Standing {
         (all > 0.0).then(|| self.hot_fast as f64 / all)
     }
 
-    /// Whether the run is good, and enough of it is over to say so.
-    pub fn is_good(&self) -> bool {
+    /// Whether the run is this precise and has found enough, and enough of it is over to say so.
+    pub fn is_good(&self, precision: f64) -> bool {
         let recall = self.hot_fast as f64 / self.hot_pages.max(1) as f64;
-        let is_precise = self.precision().is_some_and(|precision| precision >= GOOD);
-        self.swept >= SWEPT_MIN && recall >= GOOD && is_precise
+        let is_precise = self.precision().is_some_and(|is| is >= precision);
+        self.swept >= SWEPT_MIN && recall >= RECALL && is_precise
     }
 }
 
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn a_run_is_good_when_enough_of_it_is() {
-        assert!(RUN.is_good());
+        assert!(RUN.is_good(0.95));
         for bad in [
             Standing { swept: 0.3, ..RUN },
             Standing {
@@ -75,7 +75,7 @@ mod tests {
                 ..RUN
             },
         ] {
-            assert!(!bad.is_good(), "{bad:?}");
+            assert!(!bad.is_good(0.95), "{bad:?}");
         }
     }
 }

@@ -19,6 +19,7 @@
 //! | [`numa_maps`] | pages per node, cheaply |
 //! | [`report`] | the JSON lines printed, and the times computed from them |
 //! | [`hint`] | hints to pghot, by its C header |
+//! | [`hold`] | a workload that waits to be let go |
 //! | [`idle_forks`] | children that share the memory |
 //! | [`churn`] | `churn`: processes, mappings and files that come and go |
 //! | [`kv`] | a client of a Redis server that knows what it must answer, for `kv` |
@@ -42,6 +43,7 @@ pub mod first_folio;
 pub mod forked;
 pub mod graph;
 pub mod hint;
+pub mod hold;
 pub mod hot_set;
 pub mod idle_forks;
 pub mod kv;

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 
-use crate::rig::{Daemon, UNHURRIED, finish, go, hold_hotset, number, until_good};
+use crate::rig::{Daemon, UNHURRIED, finish, go, hold_hotset, number, until_good, until_precise};
 use crate::table::{self, Table};
 use crate::{Ctx, Test, page_cache};
 
@@ -18,7 +18,7 @@ const GOOD: f64 = 0.95;
 /// What is touched within `quick_fault_ms` of its first mark is taken for hot, and of pages that
 /// are swept in 20 s one in 160 is, by chance. There are nine cold pages to a hot one, so that
 /// precision is 0.947 at best; of 54 cold huge pages beside 6 hot ones, one may be among them.
-const QUICK_GOOD: f64 = 0.93;
+const QUICK_GOOD: f64 = 0.9;
 const QUICK_GOOD_THP: f64 = 0.85;
 
 /// Length of a run at most. Everything cold has been touched by then.
@@ -196,9 +196,10 @@ fn measure(ctx: &mut Ctx) -> Result<()> {
     let (daemon, run) = match cell.shape.flags {
         Some(more) => {
             flags.extend(["--report-ms", "1000"]);
-            flags.extend(until_good());
-            if cell.source.bit != HINT_FAULT.bit {
-                flags.extend(UNHURRIED);
+            match (cell.source.bit == HINT_FAULT.bit, cell.shape.name) {
+                (true, "THP") => flags.extend(until_precise("85")),
+                (true, _) => flags.extend(until_precise("90")),
+                (false, _) => flags.extend([until_good(), UNHURRIED].concat()),
             }
             flags.extend(more);
             let held = hold_hotset(vm, &flags)?;

@@ -9,7 +9,6 @@
 
 use std::fmt::Write;
 use std::ops::Range;
-use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -162,9 +161,7 @@ fn agrees(ctx: &mut Ctx) -> Result<()> {
 
 /// A guest with a slower clock, in which nobody else has left anything.
 fn boot(ctx: &Ctx) -> Result<Vm> {
-    let mut binaries = guest_binaries()?;
-    // With which a workload is held.
-    binaries.extend(["/bin/rm", "/bin/sh", "/usr/bin/mkfifo"].map(PathBuf::from));
+    let binaries = guest_binaries()?;
     let vm = Vm::boot(&Spec {
         dilation: DILATION,
         ..Spec::new(&ctx.machine, &ctx.kernel, &binaries)

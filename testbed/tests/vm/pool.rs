@@ -22,7 +22,6 @@ const TOOLS: &[&str] = &[
     "/sbin/mkfs.btrfs",
     "/sbin/mkfs.ext4",
     "/sbin/mkfs.xfs",
-    "/usr/bin/mkfifo",
     "/usr/bin/setfattr",
     "/usr/bin/setpriv",
     "/usr/bin/stat",

@@ -22,11 +22,21 @@ pub fn until_good() -> &'static [&'static str] {
     }
 }
 
+/// The same where hint faults report, which take a cold page that is touched right after its mark
+/// for hot: only so many percent of the promoted pages need to be.
+pub fn until_precise(percent: &'static str) -> Vec<&'static str> {
+    let mut flags = until_good().to_vec();
+    if !flags.is_empty() {
+        flags.push(percent);
+    }
+    flags
+}
+
 /// Has a workload sleep most of the time, so that the guests beside this one get to work. Not for
 /// hint faults: the kernel's scan goes by the CPU time of a process.
 pub const UNHURRIED: &[&str] = &["--busy-percent", "25"];
 
-/// The pipe that [`go`] writes to.
+/// The file that [`go`] makes.
 const GO: &str = "/tmp/go";
 
 /// A number in a status or another JSON value, by its JSON pointer.
@@ -62,19 +72,12 @@ pub fn start_hotset_anywhere(vm: &Vm, flags: &[&str]) -> Result<(Process, Value)
 /// Starts `hotset` on node 2, which makes its pages and then waits for [`go`]. Whoever comes to
 /// look in between sees accesses alone, and not how the pages were made.
 pub fn hold_hotset(vm: &Vm, flags: &[&str]) -> Result<Process> {
-    vm.exec(&["mkfifo", GO])?.success()?;
-    // Opened for both, so that it does not wait for a writer.
-    let wait = ["sh", "-c", &format!("exec \"$@\" <> {GO}"), "sh", "hotset"];
-    let base = ["--home", "2", "--fast", "0,1", "--cpus", "0", "--hold"];
-    let argv: Vec<&str> = wait.iter().chain(&base).chain(flags).copied().collect();
-    Ok(start_argv(vm, &argv)?.0)
+    Ok(start_hotset(vm, &[&["--hold", GO], flags].concat())?.0)
 }
 
 /// What was held begins.
 pub fn go(vm: &Vm) -> Result<()> {
-    vm.write(GO, "\n")?;
-    vm.exec(&["rm", GO])?.success()?;
-    Ok(())
+    Ok(vm.write(GO, "")?)
 }
 
 /// Starts `pagecache` on a file whose page cache is on node 2, as above.
@@ -86,11 +89,7 @@ pub fn start_pagecache(vm: &Vm, flags: &[&str]) -> Result<(Process, Value)> {
 
 fn start_workload(vm: &Vm, name: &str, flags: &[&str]) -> Result<(Process, Value)> {
     let argv: Vec<&str> = [name].iter().chain(flags).copied().collect();
-    start_argv(vm, &argv)
-}
-
-fn start_argv(vm: &Vm, argv: &[&str]) -> Result<(Process, Value)> {
-    let mut process = vm.spawn(argv)?;
+    let mut process = vm.spawn(&argv)?;
     let mut ready = None;
     vm.wait_until("the workload has its pages", START_LIMIT, || {
         ready = process
@@ -141,24 +140,10 @@ pub fn refused(output: Output, word: &str) -> Result<()> {
 /// Takes so much memory of node 0, of a kind, and does nothing with it, until it is killed.
 pub fn hog(vm: &Vm, mib: f64, backing: &str) -> Result<Process> {
     let size = format!("{mib:.0}");
-    let hold = [
-        "--fast",
-        "0",
-        "--size-mib",
-        &size,
-        "--hold",
-        "--seconds",
-        "0",
-    ];
-    // It holds as long as nobody writes to its stdin.
-    let idle = ["sh", "-c", "sleep 600 | exec \"$@\"", "sh"];
-    let argv = [
-        &idle[..],
-        &["hotset", "--home", "0", "--backing", backing],
-        &hold,
-    ]
-    .concat();
-    Ok(vm.spawn(&argv)?)
+    let memory = ["--home", "0", "--size-mib", &size, "--backing", backing];
+    // Nobody makes that file.
+    let hold = ["--fast", "0", "--hold", "/tmp/never"];
+    Ok(vm.spawn(&[&["hotset"][..], &memory, &hold].concat())?)
 }
 
 /// Ends it, and waits until its memory is free: giving back gigabytes takes it a while.

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::rig::{
     Daemon, end_hog, finish, hog, hotset, kernel_settings, number, promotes_all, source,
-    start_hotset, until_good,
+    start_hotset, until_good, until_precise,
 };
 use crate::{Ctx, Test};
 
@@ -38,8 +38,6 @@ pub const TESTS: &[Test] = &[
     ),
 ];
 
-/// The longest time between two scans of a process, in ms.
-const SCAN_PERIOD_MAX: &str = "/sys/kernel/debug/sched/numa_balancing/scan_period_max_ms";
 const BALANCING: &str = "/proc/sys/kernel/numa_balancing";
 /// All sources but hw_sample, which has no hardware here.
 const ALL: &str = "0x3d";
@@ -55,9 +53,13 @@ const KNOWN: [&str; 8] = [
     "1000",
 ];
 
+/// Of the pages that are promoted so many percent are hot at least. One cold page in twenty may be
+/// touched right after its mark, which hint faults take for hot.
+const PRECISION_PERCENT: &str = "90";
+
 /// A cold page that is touched once is seen by hint faults, and its accessed bit is set: if both
-/// counted, it would be hot. The kernel's own monitor reads and clears accessed bits meanwhile,
-/// where there is one.
+/// counted, it would be hot, and of ten promoted pages nine would be cold. The kernel's own monitor
+/// reads and clears accessed bits meanwhile, where there is one.
 fn each_access_counts_once(ctx: &mut Ctx, mask: &str) -> Result<()> {
     let vm = &ctx.vm;
     // Since 6.17; Debian has it on.
@@ -65,20 +67,16 @@ fn each_access_counts_once(ctx: &mut Ctx, mask: &str) -> Result<()> {
     if vm.exists(damon_stat)? {
         ensure!(vm.read(damon_stat)?.trim() == "Y", "DAMON_STAT is off");
     }
-    // Who faults for nothing but us is scanned ever more seldom, and no page twice in a window.
-    let scan_period_max = vm.read(SCAN_PERIOD_MAX)?;
-    vm.write(SCAN_PERIOD_MAX, "1000")?;
-    // A quick fault counts twice, and is meant to.
-    let flags = ["--enabled-sources", mask, "--quick-fault-ms", "0"];
-    let daemon = Daemon::start(vm, &flags)?;
-    let flags = [&KNOWN[..], until_good(), &["--seconds", "22"]].concat();
+    let daemon = Daemon::start(vm, &["--enabled-sources", mask])?;
+    let until = until_precise(PRECISION_PERCENT);
+    let flags = [&KNOWN[..], &until, &["--seconds", "22"]].concat();
     let (process, ready) = start_hotset(vm, &flags)?;
     let pid = number(&ready, "/pid")?;
     let done = finish(process)?;
     let status = daemon.status()?;
     let (recall, precision) = (number(&done, "/recall")?, number(&done, "/precision")?);
     ensure!(
-        recall >= 0.95 && precision >= 0.95,
+        recall >= 0.95 && precision >= 0.9,
         "recall {recall}, precision {precision}: {done}\n{status:#}"
     );
     ensure!(
@@ -86,7 +84,6 @@ fn each_access_counts_once(ctx: &mut Ctx, mask: &str) -> Result<()> {
         "moved twice: {status:#}"
     );
     daemon.stop()?;
-    vm.write(SCAN_PERIOD_MAX, scan_period_max.trim())?;
     Ok(())
 }
 

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use pghot_workloads::bfs::{self, Search};
 use pghot_workloads::graph::{Array, Graph, Shape};
+use pghot_workloads::hold;
 use pghot_workloads::list::IdList;
 use pghot_workloads::marks::{self, Marks};
 use pghot_workloads::numa_maps::{self, NodePages};
@@ -66,6 +67,10 @@ struct Args {
     #[arg(long, value_name = "BOOL")]
     check: Option<bool>,
 
+    /// After `ready`, begin only once this file is there, remove it, and say where the pages are
+    #[arg(long, value_name = "FILE")]
+    hold: Option<PathBuf>,
+
     /// Seed of the graph and of where searches begin
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -91,6 +96,8 @@ enum Event<'a> {
         arrays: &'a [Array],
         nodes: NodePages,
     },
+    /// What waited begins.
+    Begin { nodes: NodePages },
     Done {
         /// Of the searches, without their checks.
         elapsed_s: f64,
@@ -148,6 +155,11 @@ fn run(args: &Args) -> Result<()> {
         arrays: graph.arrays(),
         nodes: numa_maps::read(&region.range())?,
     })?;
+    if args.hold.is_some() {
+        hold::wait(args.hold.as_deref())?;
+        let nodes = numa_maps::read(&region.range())?;
+        report::print(&Event::Begin { nodes })?;
+    }
 
     let marks = args.witness.then(|| Marks::open(&region)).transpose()?;
     let cpus = args.cpus.as_ref().map_or(&[][..], |list| list.ids());

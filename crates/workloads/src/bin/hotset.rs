@@ -5,12 +5,13 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Result, anyhow, ensure};
 use clap::Parser;
 use pghot_workloads::access::{Shared, Sweeper, Worker};
 use pghot_workloads::args::Args;
 use pghot_workloads::decided::Standing;
 use pghot_workloads::hint::Hinter;
+use pghot_workloads::hold;
 use pghot_workloads::hot_set::HotSet;
 use pghot_workloads::idle_forks::IdleForks;
 use pghot_workloads::marks::{Mark, Marks};
@@ -70,14 +71,7 @@ fn run(args: &Args) -> Result<()> {
         nodes: placement.nodes,
     })
     .print()?;
-    if args.hold {
-        let mut line = String::new();
-        std::io::stdin()
-            .read_line(&mut line)
-            .context("cannot read stdin")?;
-        ensure!(!line.is_empty(), "stdin was closed, not one line came");
-    }
-
+    hold::wait(args.hold.as_deref())?;
     if let Some(socket) = &args.hint {
         let hinter = Hinter::connect(socket, args.hint_ring)?;
         hinter.hint(&region, hot_set.pages())?;
@@ -267,7 +261,11 @@ impl Sampler<'_> {
                 cold_fast: sample.cold_fast,
                 swept: self.swept(sample.t_s),
             };
-            if self.args.until_good && standing.is_good() {
+            let precision = self
+                .args
+                .until_good
+                .map(|percent| f64::from(percent) / 100.0);
+            if precision.is_some_and(|precision| standing.is_good(precision)) {
                 end = elapsed;
             }
             Event::Sample(sample.clone()).print()?;

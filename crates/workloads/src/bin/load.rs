@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use pghot_workloads::cached_file::CachedFile;
+use pghot_workloads::hold;
 use pghot_workloads::list::IdList;
 use pghot_workloads::load::{Load, PhaseTime, Target};
 use pghot_workloads::marks::Marks;
@@ -76,6 +77,10 @@ struct Args {
     #[arg(value_parser = clap::value_parser!(u32).range(0..=100))]
     store_percent: u32,
 
+    /// After `ready`, begin only once this file is there, remove it, and say where the pages are
+    #[arg(long, value_name = "FILE")]
+    hold: Option<PathBuf>,
+
     /// Seed of the accesses
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -116,6 +121,8 @@ enum Event<'a> {
         truth: Vec<Truth>,
         nodes: NodePages,
     },
+    /// What waited begins.
+    Begin { nodes: NodePages },
     Done {
         elapsed_s: f64,
         accesses: u64,
@@ -161,6 +168,11 @@ fn run(args: &Args) -> Result<()> {
         truth: plan.truth(),
         nodes: memory.nodes()?,
     })?;
+    if args.hold.is_some() {
+        hold::wait(args.hold.as_deref())?;
+        let nodes = memory.nodes()?;
+        report::print(&Event::Begin { nodes })?;
+    }
 
     let open_marks = || match &memory {
         Memory::Region(region) => Marks::open(region),

@@ -1,5 +1,6 @@
 //! One workload under one system, in a guest: what is run, and what is kept of it.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -121,9 +122,9 @@ pub struct Outcome {
     pub wall_s: f64,
 }
 
-/// A guest. With a witness it serves each workload of a seed once, under one system: booting, and
-/// in an emulator starting pghot, takes longer than most workloads. Without, it serves all systems
-/// in turn.
+/// A guest. With a witness it serves each workload of a seed once, under one system; without, all
+/// systems in turn. The system is started for each cell, when the workload's memory is in place, so
+/// that nobody sees how that was made.
 pub struct Guest {
     vm: Vm,
     machine: Machine,
@@ -195,10 +196,6 @@ impl Guest {
         let workload = workload(setting)?;
         let system = systems::find(&setting.system).context("no such system")?;
         self.vm.set_limit(GUEST_LIMIT);
-        if self.running.is_none() {
-            self.running = Some(system.start(&self.vm)?);
-            self.watchers.look(&self.vm)?;
-        }
         let vm = &self.vm;
         // What the workload before has left behind.
         vm.write("/proc/sys/vm/drop_caches", "3")?;
@@ -222,12 +219,15 @@ impl Guest {
             },
             fast,
         })?;
+        let running = self.running.insert(system.start(vm)?);
+        self.watchers.look(vm)?;
         let before = Snapshot::take(vm, &self.watchers)?;
         let ran = prepared.run(listen)?;
         let growth = Snapshot::take(vm, &self.watchers)?.since(&before);
+        let status = running.status()?;
         let witness = self.witness()?;
         check(&witness, &ran, workload.scope)?;
-        let status = self.running.as_ref().map(|running| running.status());
+        check_start(&ran)?;
         let outcome = Outcome {
             setting: setting.clone(),
             release: vm.read("/proc/sys/kernel/osrelease")?.trim().to_owned(),
@@ -236,15 +236,12 @@ impl Guest {
             ready: ran.ready,
             samples: ran.samples,
             done: ran.done,
-            status: status.transpose()?.flatten(),
+            status,
             witness,
             growth,
             wall_s: started.elapsed().as_secs_f64(),
         };
-        if self.scope == Scope::Nothing {
-            // The next one is another system's.
-            self.stop()?;
-        }
+        self.stop()?;
         Ok(outcome)
     }
 
@@ -279,6 +276,28 @@ fn binaries(scope: Scope) -> Vec<PathBuf> {
     binaries.sort();
     binaries.dedup();
     binaries
+}
+
+/// Of so many pages one may be elsewhere when a workload begins than where they were made: what is
+/// compared had started by then.
+const PAGES_A_MOVED: u64 = 50;
+
+/// Fails if a system was quicker than the workload, so that this is not the start that the others
+/// had.
+fn check_start(ran: &Ran) -> Result<()> {
+    let of = |event: &Value| serde_json::from_value(event["nodes"].clone()).unwrap_or_default();
+    let (made, begun): (BTreeMap<u32, u64>, BTreeMap<u32, u64>) = (of(&ran.ready), of(&ran.begin));
+    if begun.is_empty() {
+        return Ok(());
+    }
+    let left =
+        |(nid, pages): (&u32, &u64)| pages.saturating_sub(begun.get(nid).copied().unwrap_or(0));
+    let moved: u64 = made.iter().map(left).sum();
+    ensure!(
+        moved * PAGES_A_MOVED <= made.values().sum(),
+        "{moved} pages had moved before it began: {made:?}, then {begun:?}"
+    );
+    Ok(())
 }
 
 /// Fails unless the witness saw what the workload made.

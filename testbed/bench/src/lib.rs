@@ -11,6 +11,7 @@
 //! | [`matrix`] | which cells there are, and those that are done |
 //! | [`score`] | from counts to modelled time |
 //! | [`measures`] | the numbers that a run is judged by |
+//! | [`significance`] | whether two sets of runs differ by more than chance |
 //! | [`spread`] | the median and the extremes of several runs |
 //! | [`summary`] | those of each workload under each system |
 //! | [`verdict`] | who wins, in a sentence |
@@ -26,6 +27,7 @@ pub mod preset;
 pub mod progress;
 pub mod report;
 pub mod score;
+pub mod significance;
 pub mod spread;
 pub mod summary;
 pub mod systems;

@@ -68,10 +68,11 @@ struct Args {
     threads: u32,
 
     /// Run the guests' clocks so many times slower than the host's: with 10, kernel work and
-    /// accesses are in the proportion of a machine's, and everything takes 10 times as long
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    /// accesses are in the proportion of a machine's, and everything takes 10 times as long;
+    /// without, as the preset says
+    #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
-    dilation: u32,
+    dilation: Option<u32>,
 
     /// Where results go
     #[arg(long, value_name = "FOLDER", default_value = "out")]
@@ -177,7 +178,7 @@ fn matrix(args: &Args, left_out: &mut Vec<Failure>) -> Result<Matrix> {
         warms_up: preset == Preset::Demo,
         accesses: args.accesses.unwrap_or(preset.accesses()),
         threads: args.threads,
-        dilation: args.dilation,
+        dilation: args.dilation.unwrap_or(preset.dilation()),
     })
 }
 

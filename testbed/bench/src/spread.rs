@@ -25,11 +25,6 @@ impl Spread {
             max: numbers[last],
         })
     }
-
-    /// Whether each run of these was below each of those.
-    pub fn is_below(&self, other: &Spread) -> bool {
-        self.max < other.min
-    }
 }
 
 #[cfg(test)]

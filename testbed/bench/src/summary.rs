@@ -20,6 +20,8 @@ pub struct Line {
     pub runs: usize,
     /// Modelled time, in seconds.
     pub total_s: Spread,
+    /// The same of each run.
+    pub totals_s: Vec<f64>,
     /// All measures by name; see [`measures::MEASURES`].
     pub measures: BTreeMap<String, Spread>,
 }
@@ -112,6 +114,10 @@ fn lines(members: &[&Outcome], costs: &Costs) -> Vec<Line> {
             system: name,
             runs: runs.len(),
             total_s: spread(TOTAL_S)?,
+            totals_s: runs
+                .iter()
+                .filter_map(|run| run.get(TOTAL_S).copied())
+                .collect(),
             measures: names
                 .filter_map(|name| Some((name.to_owned(), spread(name)?)))
                 .collect(),

@@ -59,6 +59,7 @@ pub fn line(system: &str, totals: &[f64]) -> Line {
         system: system.to_owned(),
         runs: totals.len(),
         total_s: Spread::of(totals.iter().copied()).unwrap_or_default(),
+        totals_s: totals.to_vec(),
         measures: Default::default(),
     }
 }

@@ -1,9 +1,17 @@
-//! Who wins, in a sentence: by more than the spread, or not at all.
+//! Who wins, in a sentence: by a test, or not at all.
 
+use crate::significance::Compared;
 use crate::summary::Line;
 
 /// A system may cost a workload that has nothing to gain so much more than doing nothing.
-const HARMLESS: f64 = 0.02;
+const HARMLESS: f64 = 1.01;
+
+/// Runs without which nobody is named: of three and three not even ranks without any overlap are
+/// unlikely enough.
+const RUNS_MIN: usize = 5;
+
+/// How likely chance may be where a difference is named.
+const P_MAX: f64 = 0.05;
 
 /// What came of a workload. Bounds take no part.
 pub fn verdict(lines: &[Line], pays: bool, oracle_s: f64) -> String {
@@ -11,14 +19,24 @@ pub fn verdict(lines: &[Line], pays: bool, oracle_s: f64) -> String {
     let Some(none) = contenders.iter().find(|line| line.system == "none") else {
         return "nothing to compare with: `none` was not run".into();
     };
-    let said = match pays {
+    match pays {
         true => winner(&contenders, none, oracle_s),
         false => harm(&contenders, none),
-    };
-    match contenders.iter().any(|line| line.runs < 2) {
-        true => format!("{said} (one run: the spread is not known)"),
-        false => said,
     }
+}
+
+fn compared(line: &Line, other: &Line) -> Compared {
+    Compared::new(&line.totals_s, &other.totals_s)
+}
+
+/// Whether the first is faster by more than chance.
+fn beats(line: &Line, other: &Line) -> bool {
+    let compared = compared(line, other);
+    compared.ratio < 1.0 && compared.p < P_MAX && has_runs(line) && has_runs(other)
+}
+
+fn has_runs(line: &Line) -> bool {
+    line.runs >= RUNS_MIN
 }
 
 fn winner(contenders: &[&Line], none: &Line, oracle_s: f64) -> String {
@@ -26,47 +44,59 @@ fn winner(contenders: &[&Line], none: &Line, oracle_s: f64) -> String {
     let Some(fastest) = contenders.iter().min_by(by_time) else {
         return "nothing was run".into();
     };
-    let system = &fastest.system;
-    if system == "none" {
-        return "nobody gains: moving nothing is fastest".into();
-    }
-    let others = contenders.iter().filter(|line| line.system != *system);
-    let not_beaten = others.filter(|line| !fastest.total_s.is_below(&line.total_s));
+    let others = contenders
+        .iter()
+        .filter(|line| line.system != fastest.system);
+    let not_beaten = others.filter(|line| !beats(fastest, line));
     let not_beaten: Vec<&str> = not_beaten.map(|line| line.system.as_str()).collect();
-    let gain = 100.0 * (1.0 - fastest.total_s.median / none.total_s.median);
     let above = 100.0 * (fastest.total_s.median / oracle_s - 1.0);
     let oracle = match oracle_s > 0.0 {
         true => format!(", {above:.1} % above the oracle"),
         false => String::new(),
     };
-    match not_beaten.is_empty() {
-        true => format!("{system} wins: {gain:.1} % less time than none{oracle}"),
-        false => format!(
-            "{system} is fastest ({gain:.1} % less time than none{oracle}), but within the spread \
-             of {}",
+    let system = &fastest.system;
+    let gain = match system == "none" {
+        true => "moving nothing".to_owned(),
+        false => format!("{} against none", compared(fastest, none).in_percent()),
+    };
+    match (
+        not_beaten.is_empty(),
+        contenders.iter().all(|line| has_runs(line)),
+    ) {
+        (true, _) => format!("{system} wins: {gain}{oracle}"),
+        (false, true) => format!(
+            "undecided: {system} is fastest ({gain}{oracle}), by no more than chance before {}",
             not_beaten.join(", ")
+        ),
+        (false, false) => format!(
+            "undecided: {system} is fastest ({gain}{oracle}), but it takes {RUNS_MIN} runs of each"
         ),
     }
 }
 
-/// Of workloads that have nothing to gain.
+/// Of workloads that have nothing to gain: harm is what lies above the limit with all of its
+/// interval, and harmless what lies below it.
 fn harm(contenders: &[&Line], none: &Line) -> String {
-    let costs = |line: &&&Line| line.total_s.median / none.total_s.median - 1.0;
-    let harmful = contenders.iter().filter(|line| costs(line) > HARMLESS);
-    let harmful: Vec<String> = harmful
-        .map(|line| format!("{} costs {:.1} %", line.system, costs(&line) * 100.0))
+    let mut said = [Vec::new(), Vec::new(), Vec::new()];
+    for line in contenders.iter().filter(|line| line.system != "none") {
+        let compared = compared(line, none);
+        let told = format!("{} {}", line.system, compared.in_percent());
+        let is_known = has_runs(line) && has_runs(none);
+        let place = match is_known {
+            true if compared.low > HARMLESS => 0,
+            true if compared.high <= HARMLESS => 2,
+            _ => 1,
+        };
+        said[place].push(told);
+    }
+    let words = ["harm", "undecided", "no harm"];
+    let told = words.iter().zip(&said).filter(|(_, who)| !who.is_empty());
+    let told: Vec<String> = told
+        .map(|(word, who)| format!("{word}: {}", who.join(", ")))
         .collect();
-    let harmless = contenders.iter().filter(|line| line.system != "none");
-    let harmless = harmless.filter(|line| costs(line) <= HARMLESS);
-    let harmless: Vec<&str> = harmless.map(|line| line.system.as_str()).collect();
-    match (harmful.is_empty(), harmless.is_empty()) {
-        (true, _) => "nobody does harm".into(),
-        (false, true) => harmful.join(", "),
-        (false, false) => format!(
-            "{}; {} does no harm",
-            harmful.join(", "),
-            harmless.join(", ")
-        ),
+    match told.is_empty() {
+        true => "nobody else was run".into(),
+        false => told.join("; "),
     }
 }
 
@@ -76,37 +106,50 @@ mod tests {
     use crate::testing::line;
 
     #[test]
-    fn who_wins_by_less_than_the_spread_does_not_win() {
-        let lines = [
-            line("none", &[10.0, 10.0, 10.1]),
-            line("pghot", &[5.0, 5.0, 5.2]),
-            line("numab2", &[5.1, 6.0]),
-            line("near", &[1.0, 1.0]),
-        ];
-        let said = verdict(&lines, true, 4.0);
-        assert!(said.starts_with("pghot is fastest (50.0 % less"), "{said}");
-        assert!(said.ends_with("25.0 % above the oracle), but within the spread of numab2"));
-        assert!(verdict(&lines[..2], true, 4.0).starts_with("pghot wins: 50.0 %"));
-        assert!(verdict(&lines[1..], true, 4.0).contains("`none` was not run"));
+    fn a_winner_takes_five_runs_and_no_chance() {
+        let none = line("none", &[10.0, 10.0, 10.1, 10.2, 10.0]);
+        let pghot = line("pghot", &[5.0, 5.0, 5.2, 5.1, 5.0]);
+        let close = line("numab2", &[5.1, 6.0, 5.3, 5.0, 5.2]);
+        let near = line("near", &[1.0, 1.0]);
+        let said = verdict(&[none.clone(), pghot.clone(), close, near], true, 4.0);
+        assert!(
+            said.starts_with("undecided: pghot is fastest (-50.0 %"),
+            "{said}"
+        );
+        assert!(
+            said.ends_with("by no more than chance before numab2"),
+            "{said}"
+        );
+        let said = verdict(&[none.clone(), pghot.clone()], true, 4.0);
+        assert!(said.starts_with("pghot wins: -50.0 %"), "{said}");
+        assert!(said.ends_with("25.0 % above the oracle"), "{said}");
+        assert!(verdict(&[pghot], true, 4.0).contains("`none` was not run"));
+        let few = verdict(&[none, line("pghot", &[5.0, 5.0, 5.0])], true, 4.0);
+        assert!(few.contains("it takes 5 runs of each"), "{few}");
     }
 
     #[test]
     fn moving_nothing_may_be_best() {
-        let lines = [line("none", &[5.0]), line("pghot", &[6.0])];
+        let lines = [line("none", &[5.0; 5]), line("pghot", &[6.0; 5])];
         let said = verdict(&lines, true, 4.0);
-        assert!(said.starts_with("nobody gains"));
-        assert!(said.ends_with("the spread is not known)"), "of one run");
+        assert!(
+            said.starts_with("none wins: moving nothing, 25.0 %"),
+            "{said}"
+        );
     }
 
     #[test]
-    fn harm_is_named() {
+    fn harm_is_named_with_its_interval() {
         let lines = [
-            line("none", &[10.0, 10.0]),
-            line("pghot", &[10.1, 10.1]),
-            line("damon", &[12.0, 12.0]),
+            line("none", &[10.0, 10.0, 10.0, 10.01, 10.0]),
+            line("pghot", &[10.05, 10.05, 10.06, 10.05, 10.04]),
+            line("damon", &[12.0, 12.0, 12.1, 12.0, 11.9]),
+            line("numab2", &[9.0, 12.0, 10.0, 10.1, 11.0]),
         ];
         let said = verdict(&lines, false, 9.0);
-        assert_eq!(said, "damon costs 20.0 %; pghot does no harm");
-        assert_eq!(verdict(&lines[..2], false, 9.0), "nobody does harm");
+        assert!(said.starts_with("harm: damon +20.0 %"), "{said}");
+        assert!(said.contains("; undecided: numab2 +1.0 %"), "{said}");
+        assert!(said.contains("; no harm: pghot +0.5 %"), "{said}");
+        assert_eq!(verdict(&lines[..1], false, 9.0), "nobody else was run");
     }
 }

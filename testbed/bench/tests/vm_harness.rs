@@ -33,6 +33,8 @@ fn a_small_comparison_is_run_judged_and_resumed() {
         "1",
         "--accesses",
         "6000000",
+        "--dilation",
+        "1",
     ];
     let output = bench(folder.path(), &arguments);
     assert!(output.status.success(), "{}", stderr(&output));

@@ -74,6 +74,16 @@ pub static SYSTEMS: &[System] = &[
         name: "pghot",
         title: "pghot",
         how: "pghot run",
+        doc: "pghot as it is installed.",
+        home: Home::Lower,
+        program: None,
+        flags: &[],
+        start: daemon,
+    },
+    System {
+        name: "pghot-tuned",
+        title: "pghot, tuned",
+        how: "pghot run",
         doc: "pghot with freq_threshold 1, as in the kernel proposal's benchmarks, and with the \
               source page_cache.",
         home: Home::Lower,

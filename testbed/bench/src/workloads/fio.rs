@@ -82,7 +82,6 @@ impl Prepared for Cached {
         };
         Ok(Ran {
             ready: json!({ "nodes": self.nodes }),
-            samples: Vec::new(),
             done: json!({
                 "operations": read["total_ios"],
                 "elapsed_s": read["runtime"].as_f64().map(|ms| ms / 1000.0),
@@ -92,6 +91,7 @@ impl Prepared for Cached {
                 "errors": report["error"],
                 "cache_growth": change,
             }),
+            ..Ran::default()
         })
     }
 }

@@ -92,6 +92,8 @@ pub trait Prepared {
 pub struct Ran {
     /// Before its accesses: sizes, and what is hot if it knows.
     pub ready: Value,
+    /// When they began: where its pages were, if it looked.
+    pub begin: Value,
     /// Meanwhile: where its pages were.
     pub samples: Vec<Value>,
     /// After them: times in the guest, places of the pages.

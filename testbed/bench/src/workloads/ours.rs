@@ -2,7 +2,7 @@
 //! `hotset`.
 
 use anyhow::{Context, Result, ensure};
-use pghot_testbed::{Status, Vm};
+use pghot_testbed::{Process, Status, Vm};
 use serde_json::Value;
 
 use super::{Job, Prepared, Ran, mount, unmount};
@@ -17,52 +17,81 @@ const HOTSET_S: u64 = 13;
 const HOTSET_NONE_S: u64 = 2;
 const HOTSET_WARM_UP_S: u64 = 3;
 
-/// A program that does all of it in one go, while the system is at work, and says so in lines of
-/// JSON.
+/// The file that a program waits for.
+const GO: &str = "/tmp/go";
+
+/// A program whose memory is in place, and that waits. It says so in lines of JSON.
 struct Ours {
     vm: Vm,
-    argv: Vec<String>,
+    name: String,
+    process: Process,
+    ran: Ran,
     /// What to unmount at the end.
     mounted: Option<&'static str>,
 }
 
-impl Prepared for Ours {
-    fn run(self: Box<Self>, listen: &mut dyn FnMut(&Value)) -> Result<Ran> {
-        let argv: Vec<&str> = self.argv.iter().map(String::as_str).collect();
-        let mut process = self.vm.spawn(&argv)?;
-        let mut ran = Ran::default();
-        loop {
-            // Asked before the output is fetched: after the end no more comes.
-            let ended = process.wait_a_moment()?;
-            for line in process.lines()? {
-                let event: Value = serde_json::from_str(&line)
-                    .with_context(|| format!("`{}` said: {line}", argv[0]))?;
-                listen(&event);
-                match event["event"].as_str() {
-                    Some("ready") => ran.ready = event,
-                    Some("sample") => ran.samples.push(event),
-                    Some("done") => ran.done = event,
-                    _ => {}
-                }
-            }
-            match ended {
-                None => {}
-                Some(Status::Code(0)) => break,
-                Some(status) => anyhow::bail!("{status:?}\n{}", process.stderr()?),
+impl Ours {
+    /// Starts it, and waits until it has its memory.
+    fn start(vm: &Vm, argv: &[&str]) -> Result<Ours> {
+        let argv = [argv, &["--hold", GO]].concat();
+        let mut ours = Ours {
+            vm: vm.clone(),
+            name: argv[0].to_owned(),
+            process: vm.spawn(&argv)?,
+            ran: Ran::default(),
+            mounted: None,
+        };
+        while ours.ran.ready.is_null() {
+            let ended = ours.listen(&mut |_| {})?;
+            ensure!(!ended, "`{}` did not say `ready`", ours.name);
+        }
+        Ok(ours)
+    }
+
+    /// Waits a moment and takes what it says; returns whether it has ended.
+    fn listen(&mut self, listen: &mut dyn FnMut(&Value)) -> Result<bool> {
+        // Asked before the output is fetched: after the end no more comes.
+        let ended = self.process.wait_a_moment()?;
+        for line in self.process.lines()? {
+            let event: Value = serde_json::from_str(&line)
+                .with_context(|| format!("`{}` said: {line}", self.name))?;
+            listen(&event);
+            match event["event"].as_str() {
+                Some("ready") => self.ran.ready = event,
+                Some("begin") => self.ran.begin = event,
+                Some("sample") => self.ran.samples.push(event),
+                Some("done") => self.ran.done = event,
+                _ => {}
             }
         }
-        ensure!(!ran.done.is_null(), "`{}` did not say `done`", argv[0]);
+        match ended {
+            None => Ok(false),
+            Some(Status::Code(0)) => Ok(true),
+            Some(status) => anyhow::bail!("{status:?}\n{}", self.process.stderr()?),
+        }
+    }
+}
+
+impl Prepared for Ours {
+    fn run(mut self: Box<Self>, listen: &mut dyn FnMut(&Value)) -> Result<Ran> {
+        self.vm.write(GO, "")?;
+        while !self.listen(listen)? {}
+        ensure!(
+            !self.ran.done.is_null(),
+            "`{}` did not say `done`",
+            self.name
+        );
         if let Some(folder) = self.mounted {
             unmount(&self.vm, folder)?;
         }
-        Ok(ran)
+        Ok(self.ran)
     }
 }
 
 /// A plan of that name.
 pub fn plan(job: &Job<'_>) -> Result<Box<dyn Prepared>> {
     let flags = ["--backing", &job.setting.backing];
-    Ok(Box::new(load(job, &job.setting.workload, &flags)))
+    Ok(Box::new(load(job, &job.setting.workload, &flags)?))
 }
 
 /// The plan `promote` by preads.
@@ -70,11 +99,11 @@ pub fn pagecache(job: &Job<'_>) -> Result<Box<dyn Prepared>> {
     mount(job.vm, FOLDER)?;
     Ok(Box::new(Ours {
         mounted: Some(FOLDER),
-        ..load(job, "promote", &["--pread", "--dir", FOLDER])
+        ..load(job, "promote", &["--pread", "--dir", FOLDER])?
     }))
 }
 
-fn load(job: &Job<'_>, plan: &str, flags: &[&str]) -> Ours {
+fn load(job: &Job<'_>, plan: &str, flags: &[&str]) -> Result<Ours> {
     let numbers = [
         ("--size-mib", job.size_mib),
         ("--near-mib", job.room_mib),
@@ -97,7 +126,7 @@ pub fn bfs(job: &Job<'_>) -> Result<Box<dyn Prepared>> {
         ("--searches", (job.setting.accesses / edges).max(1)),
     ];
     let flags = ["--backing", &job.setting.backing];
-    Ok(Box::new(witnessed(job, &["bfs"], &numbers, &flags)))
+    Ok(Box::new(witnessed(job, &["bfs"], &numbers, &flags)?))
 }
 
 /// One thread, next to the top tier, that touches all of its memory.
@@ -117,11 +146,16 @@ pub fn hotset(job: &Job<'_>) -> Result<Box<dyn Prepared>> {
         ("--home", job.home as u64),
         ("--seconds", max_s),
     ];
-    Ok(Box::new(ours(job, &["hotset"], &numbers, &flags)))
+    Ok(Box::new(ours(job, &["hotset"], &numbers, &flags)?))
 }
 
 /// A program that tells the witness when to look.
-fn witnessed(job: &Job<'_>, program: &[&str], numbers: &[(&str, u64)], flags: &[&str]) -> Ours {
+fn witnessed(
+    job: &Job<'_>,
+    program: &[&str],
+    numbers: &[(&str, u64)],
+    flags: &[&str],
+) -> Result<Ours> {
     let common = [
         ("--home", job.home as u64),
         ("--threads", job.setting.threads.into()),
@@ -132,13 +166,14 @@ fn witnessed(job: &Job<'_>, program: &[&str], numbers: &[(&str, u64)], flags: &[
     ours(job, program, &numbers, &flags)
 }
 
-fn ours(job: &Job<'_>, program: &[&str], numbers: &[(&str, u64)], flags: &[&str]) -> Ours {
-    let words = program.iter().chain(flags).map(|word| (*word).to_owned());
-    let numbers = numbers.iter();
-    let numbers = numbers.flat_map(|(name, number)| [(*name).to_owned(), number.to_string()]);
-    Ours {
-        vm: job.vm.clone(),
-        argv: words.chain(numbers).collect(),
-        mounted: None,
-    }
+fn ours(job: &Job<'_>, program: &[&str], numbers: &[(&str, u64)], flags: &[&str]) -> Result<Ours> {
+    let values: Vec<String> = numbers
+        .iter()
+        .map(|(_, number)| number.to_string())
+        .collect();
+    let numbers = numbers.iter().zip(&values);
+    let numbers: Vec<&str> = numbers
+        .flat_map(|((name, _), value)| [*name, value])
+        .collect();
+    Ours::start(job.vm, &[program, flags, &numbers].concat())
 }

@@ -100,8 +100,8 @@ impl Prepared for Filled {
                 "nodes_free": free,
                 "fill": self.fill,
             }),
-            samples: Vec::new(),
             done,
+            ..Ran::default()
         })
     }
 }

@@ -5,7 +5,6 @@
     reason = "the helpers of these tests are not marked as tests"
 )]
 
-use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
@@ -79,25 +78,19 @@ fn forked_children_share_the_pages_and_go_away() {
 }
 
 #[test]
-fn hold_waits_for_a_line() {
+fn held_it_begins_when_the_file_is_there() {
+    let go = std::env::temp_dir().join(format!("hotset-go-{}", std::process::id()));
     let mut child = hotset("--size-mib 2 --home 0 --fast 0 --seconds 0.1 --hold")
-        .stdin(Stdio::piped())
+        .arg(&go)
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    child.stdin.take().unwrap().write_all(b"\n").unwrap();
-    assert_eq!(
-        events(&child.wait_with_output().unwrap())[0]["event"],
-        "ready"
-    );
-}
-
-#[test]
-fn hold_refuses_a_closed_stdin() {
-    let mut command = hotset("--size-mib 2 --home 0 --fast 0 --seconds 0.1 --hold");
-    let output = command.stdin(Stdio::null()).output().unwrap();
-    assert!(!output.status.success());
-    assert!(String::from_utf8_lossy(&output.stderr).contains("stdin was closed"));
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    assert!(child.try_wait().unwrap().is_none(), "it did not wait");
+    std::fs::write(&go, "").unwrap();
+    let events = events(&child.wait_with_output().unwrap());
+    assert_eq!(events[0]["event"], "ready");
+    assert!(!go.exists());
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::rig::{Daemon, is_long, outcome};
 use crate::{Ctx, Test};
 
 /// Length of the churn.
-const SECONDS: u64 = 30;
+const SECONDS: u64 = 20;
 const LONG_SECONDS: u64 = 600;
 
 /// What the daemon may grow by after the first churn: its buffers are as large as its largest pass,

@@ -56,8 +56,9 @@ pub struct Watch {
     pub cache_bytes: u64,
     /// How much longer a miss takes in guest time, by node; none for the nodes left out.
     pub delay_ns: Vec<u64>,
-    /// Whether all accesses of programs and of the kernel count, not only the measured memory's.
-    pub is_everywhere: bool,
+    /// On so many CPUs, from the first on, all accesses of programs and of the kernel count; on the
+    /// others only the measured memory's.
+    pub program_cpus: usize,
     /// Where the report goes, on the host, at the end of a measured phase.
     pub out: PathBuf,
 }
@@ -97,8 +98,8 @@ impl Watch {
         if !self.delay_ns.is_empty() {
             option += &format!(",delay={}", list(&self.delay_ns));
         }
-        if self.is_everywhere {
-            option += ",everywhere";
+        if self.program_cpus > 0 {
+            option += &format!(",everywhere={}", self.program_cpus);
         }
         option
     }

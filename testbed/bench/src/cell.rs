@@ -23,6 +23,14 @@ const CACHE_BYTES: u64 = 128 << 10;
 /// How long a guest may live from the beginning of a workload on.
 const GUEST_LIMIT: Duration = Duration::from_secs(600);
 
+/// Where all accesses count, only the workload runs on so many CPUs, from the first on: what a
+/// daemon reads is not charged to it.
+const PROGRAM_CPUS: usize = 2;
+
+/// Everybody else's cgroup, and its CPUs.
+const OTHERS: &str = "/sys/fs/cgroup/others";
+const OTHER_CPUS: &str = "2-3";
+
 /// The witness's file.
 const REPORT: &str = "witness.json";
 
@@ -151,7 +159,10 @@ impl Guest {
         let dir = tempfile::tempdir()?;
         let watch = Watch {
             cache_bytes: CACHE_BYTES,
-            is_everywhere: scope == Scope::Everything,
+            program_cpus: match scope {
+                Scope::Everything => PROGRAM_CPUS,
+                Scope::Memory | Scope::Nothing => 0,
+            },
             out: dir.path().join(REPORT),
             ..Watch::default()
         };
@@ -163,6 +174,11 @@ impl Guest {
         })?;
         vm.set_limit(GUEST_LIMIT);
         systems::allow_demotion(&vm)?;
+        if scope == Scope::Everything {
+            vm.write("/sys/fs/cgroup/cgroup.subtree_control", "+cpuset")?;
+            vm.mkdir(OTHERS)?;
+            vm.write(&format!("{OTHERS}/cpuset.cpus"), OTHER_CPUS)?;
+        }
         Ok(Guest {
             vm,
             machine,
@@ -221,6 +237,12 @@ impl Guest {
         })?;
         let running = self.running.insert(system.start(vm)?);
         self.watchers.look(vm)?;
+        if self.scope == Scope::Everything {
+            for pid in self.watchers.pids() {
+                // Threads of the kernel may refuse: what they copy when they move pages is little.
+                let _ = vm.write(&format!("{OTHERS}/cgroup.procs"), pid);
+            }
+        }
         let before = Snapshot::take(vm, &self.watchers)?;
         let ran = prepared.run(listen)?;
         let growth = Snapshot::take(vm, &self.watchers)?.since(&before);

@@ -75,6 +75,13 @@ impl Watchers {
     }
 }
 
+impl Watchers {
+    /// Of all that were found.
+    pub fn pids(&self) -> impl Iterator<Item = &str> {
+        self.paths.iter().filter_map(|path| path.split('/').nth(2))
+    }
+}
+
 /// What a thread of that name counts as.
 fn watcher(name: &str) -> Option<&'static str> {
     let mut threads = THREADS.iter().copied();

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use pghot_testbed::{Spec, Vm, Watch, guest_binaries};
+use pghot_testbed::{Spec, Vm, Watch, guest_binaries, guest_binary};
 use pghot_witness::counts::NodeCounts;
 use pghot_witness::report::Report;
 use serde_json::Value;
@@ -22,16 +22,31 @@ pub const TESTS: &[Test] = &[
         watched(ctx, moving)
     })
     .once(),
+    Test::new("the_witness_tells_programs_apart", "tiered3", |ctx| {
+        watched_on(ctx, 1, beside_another)
+    })
+    .once(),
 ];
 
 /// Runs a test in a guest of its own, which has the plugin.
 fn watched(ctx: &mut Ctx, test: fn(&Vm, &Path) -> Result<()>) -> Result<()> {
+    watched_on(ctx, 0, test)
+}
+
+/// The same where all accesses of so many CPUs count.
+fn watched_on(
+    ctx: &mut Ctx,
+    program_cpus: usize,
+    test: fn(&Vm, &Path) -> Result<()>,
+) -> Result<()> {
     let dir = tempfile::tempdir()?;
     let out = dir.path().join("witness.json");
-    let binaries = guest_binaries()?;
+    let mut binaries = guest_binaries()?;
+    binaries.push(guest_binary("mark")?);
     let spec = Spec {
         watch: Some(Watch {
             out: out.clone(),
+            program_cpus,
             ..Watch::default()
         }),
         ..Spec::new(&ctx.machine, &ctx.kernel, &binaries)
@@ -57,6 +72,35 @@ fn agrees(report: &Report, done: &Value) -> Result<()> {
     let seen: u64 = accesses(&report.nodes).iter().sum();
     let made = number(done, "/accesses")? as u64;
     ensure!(seen == made, "{seen} accesses were seen and {made} made");
+    Ok(())
+}
+
+/// A program that knows of no witness, alone and beside one that reads 64 MiB over and over on
+/// another CPU: what
+/// is charged to it is the same, but for a tick or two of the kernel.
+fn beside_another(vm: &Vm, out: &Path) -> Result<()> {
+    let marked = ["mark", "--cpus", "0", "load", "skewed", "--size-mib", "16"];
+    let marked = [&marked[..], &["--home", "2", "--accesses", "3000000"]].concat();
+    let other = ["load", "uniform", "--size-mib", "64", "--home", "2"];
+    let other = [&other[..], &["--cpus", "2", "--accesses", "100000000"]].concat();
+    let charged = || -> Result<f64> {
+        vm.exec(&marked)?.success()?;
+        // The kernel accesses devices, too, which are on no node.
+        let report: Report = serde_json::from_slice(&std::fs::read(out)?)?;
+        ensure!(report.is_complete, "{report:?}");
+        let seen: u64 = accesses(&report.nodes).iter().sum();
+        Ok(seen as f64)
+    };
+    let alone = charged()?;
+    let mut other = vm.spawn(&other)?;
+    let beside = charged()?;
+    other.kill()?;
+    ensure!(alone > 3e6, "{alone} accesses, and 3,000,000 were made");
+    let more = beside / alone - 1.0;
+    ensure!(
+        more.abs() < 0.05,
+        "{alone} accesses alone, {beside} beside another"
+    );
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 /// What the command line says: `-plugin FILE,nodes=B:B,cpus=0:0:1:1,llc=B,delay=0:500,out=FILE`,
-/// and `everywhere`.
+/// and `everywhere=2`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
     /// Bytes of each node.
@@ -14,9 +14,9 @@ pub struct Options {
     pub cache_bytes: u64,
     /// How much longer a miss takes, by node.
     pub delay_ns: Vec<u64>,
-    /// Whether all accesses of all programs and of the kernel count, not only those of the
-    /// measured memory.
-    pub is_everywhere: bool,
+    /// So many vCPUs, from the first on, belong to the measured program alone: all that it and the
+    /// kernel access there counts. On the others, only the measured memory.
+    pub program_cpus: usize,
     /// Where the report goes.
     pub out: PathBuf,
 }
@@ -36,7 +36,7 @@ impl Options {
                 "cpus" => options.cpu_nodes = numbers()?,
                 "llc" => options.cache_bytes = numbers()?[0],
                 "delay" => options.delay_ns = numbers()?,
-                "everywhere" => options.is_everywhere = true,
+                "everywhere" => options.program_cpus = numbers()?[0] as usize,
                 "out" => options.out = value.into(),
                 _ => return Err(format!("there is no option {name}")),
             }
@@ -64,7 +64,7 @@ mod tests {
             "cpus=0:0",
             "llc=65536",
             "delay=0:500",
-            "everywhere",
+            "everywhere=2",
             "out=/x",
         ];
         let options = Options::parse(all).unwrap();
@@ -74,7 +74,7 @@ mod tests {
             (options.cache_bytes, &options.delay_ns[..]),
             (65536, &[0, 500][..])
         );
-        assert!(options.is_everywhere);
+        assert_eq!(options.program_cpus, 2);
         assert_eq!(options.out.to_str(), Some("/x"));
     }
 

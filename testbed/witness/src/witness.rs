@@ -80,10 +80,16 @@ impl Witness {
         self.is_on.load(Ordering::Relaxed)
     }
 
-    /// Whether accesses outside the measured memory count too.
+    /// Whether accesses outside the measured memory count too, on some vCPUs.
     #[inline]
     pub fn is_everywhere(&self) -> bool {
-        self.options.is_everywhere
+        self.options.program_cpus > 0
+    }
+
+    /// Whether all accesses of a vCPU count.
+    #[inline]
+    pub fn counts_all_of(&self, vcpu: usize) -> bool {
+        vcpu < self.options.program_cpus
     }
 
     /// An access at a guest-physical `address`, none if that is no RAM; in the measured memory, of

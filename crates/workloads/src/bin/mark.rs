@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Parser;
+use pghot_workloads::list::IdList;
 use pghot_workloads::marks::{self, Marks};
+use pghot_workloads::sys;
 
 /// Run a program and tell the witness, a plugin of the emulator, when it begins and ends.
 ///
@@ -19,6 +21,10 @@ struct Args {
     #[arg(long, value_name = "N", default_value_t = 250)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     slice_ms: u64,
+
+    /// CPUs that the program runs on
+    #[arg(long, value_name = "LIST")]
+    cpus: Option<IdList>,
 
     /// The program and its arguments
     #[arg(required = true, num_args = 1.., trailing_var_arg = true, allow_hyphen_values = true)]
@@ -36,6 +42,10 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<u8> {
+    if let Some(cpus) = &args.cpus {
+        // The program has them from this thread.
+        sys::run_on(cpus.ids())?;
+    }
     let marks = Marks::open_alone()?;
     let slice = Duration::from_millis(args.slice_ms);
     let (name, arguments) = args.program.split_first().context("no program")?;

@@ -72,7 +72,7 @@ impl Prepared for Cached {
         let flags = flags.iter().map(String::as_str);
         let flags: Vec<&str> = ["--rw=randread", ZIPF].into_iter().chain(flags).collect();
         let before = cached_pages(&self.vm)?;
-        let report = fio(&self.vm, &["mark", "fio"], &flags)?;
+        let report = fio(&self.vm, &["mark", "--cpus", "0-1", "fio"], &flags)?;
         let change = growth(&before, &cached_pages(&self.vm)?);
         unmount(&self.vm, DIR)?;
         let read = &report["read"];

@@ -59,7 +59,7 @@ pub enum Size {
 pub enum Scope {
     /// The workload's own memory: each access is known to be one of its.
     Memory,
-    /// All accesses of all programs and of the kernel.
+    /// All accesses of its CPUs, the kernel's included.
     Everything,
     /// Nothing: there is no witness, the workload itself says where its pages are.
     Nothing,

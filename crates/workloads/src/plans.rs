@@ -2,8 +2,9 @@
 //! right answer is to move nothing.
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use crate::plan::{Pattern, Phase, Plan};
+use crate::plan::{Pattern, Phase, Plan, Weighted};
 
 /// How large a benchmark is.
 #[derive(Debug, Clone, Copy)]
@@ -64,9 +65,25 @@ pub static BENCHMARKS: &[Benchmark] = &[
         plan: skewed,
     },
     Benchmark {
+        name: "phase",
+        doc: "The top tier is full, and nine accesses of ten go to a part of the lower tier; half \
+              way to another one.",
+        pays: true,
+        room_percent: 150,
+        plan: phase,
+    },
+    Benchmark {
+        name: "drift",
+        doc: "Parts of the memory are popular by Zipf's law, and one after the other rises in \
+              rank while the top tier is full.",
+        pays: true,
+        room_percent: 150,
+        plan: drift,
+    },
+    Benchmark {
         name: "uniform",
-        doc: "Any page of more memory than the top tier has, each as often: none deserves to be \
-              moved.",
+        doc: "Any page of more memory than the top tier has, which is full of it, each as often: \
+              none deserves to be moved.",
         pays: false,
         room_percent: 150,
         plan: uniform,
@@ -81,18 +98,26 @@ pub static BENCHMARKS: &[Benchmark] = &[
     },
     Benchmark {
         name: "oversized",
-        doc: "A hot set twice as large as the top tier: moving pages in means moving equally hot \
-              ones out.",
+        doc: "A hot set twice as large as the top tier, which is full of it: moving pages in \
+              means moving equally hot ones out.",
         pays: false,
         room_percent: 220,
         plan: oversized,
     },
     Benchmark {
         name: "flutter",
-        doc: "The hot set is another one before moving it has paid.",
+        doc: "The top tier is full, and the hot set is another one before moving it has paid.",
         pays: false,
         room_percent: 150,
         plan: flutter,
+    },
+    Benchmark {
+        name: "cached",
+        doc: "The top tier is full, and nearly all accesses go to 16 pages of the lower tier that \
+              the CPU's cache holds: they are hot, and no move makes them faster.",
+        pays: false,
+        room_percent: 150,
+        plan: cached,
     },
 ];
 
@@ -105,6 +130,13 @@ fn one_phase(pattern: Pattern, accesses: u64) -> Plan {
     Plan {
         near_pages: 0,
         phases: vec![Phase { pattern, accesses }],
+    }
+}
+
+impl Size {
+    /// Pages that fill the top tier, if some are left for the lower one.
+    fn full_tier(&self) -> u32 {
+        self.near_pages.min(self.pages.saturating_sub(1))
     }
 }
 
@@ -172,8 +204,57 @@ fn skewed(size: &Size) -> Plan {
     one_phase(pattern, size.accesses)
 }
 
+/// Each hot set is a quarter of the top tier.
+fn phase(size: &Size) -> Plan {
+    let near_pages = size.full_tier();
+    let length = (size.near_pages / 4).clamp(1, (size.pages - near_pages).max(2) / 2);
+    let phase = |hot: Range<u32>| Phase {
+        pattern: Pattern::Skewed {
+            hot,
+            hot_percent: 90,
+            all: 0..size.pages,
+        },
+        accesses: size.accesses / 2,
+    };
+    let (first, second) = (size.pages - length, size.pages.saturating_sub(2 * length));
+    Plan {
+        near_pages,
+        phases: vec![
+            phase(first..size.pages),
+            phase(second..first.max(second + 1)),
+        ],
+    }
+}
+
+/// The exponent is that which benchmarks of caches use.
+fn drift(size: &Size) -> Plan {
+    const PARTS: u32 = 64;
+    const PHASES: u64 = 8;
+    let all: Vec<_> = parts(0..size.pages, PARTS).collect();
+    let phase = |number: u64| {
+        let rank = |part: usize| (part + all.len() - number as usize % all.len()) % all.len();
+        // The hottest of the first phase lie at the end, in the lower tier.
+        let weighted = all.iter().rev().enumerate();
+        let weighted = weighted.map(|(part, pages)| {
+            let weight = 1.0 / (rank(part) as f64 + 1.0).powf(0.99);
+            (pages.clone(), weight)
+        });
+        Phase {
+            pattern: Pattern::Weighted(Arc::new(Weighted::new(weighted.collect()))),
+            accesses: size.accesses / PHASES,
+        }
+    };
+    Plan {
+        near_pages: size.full_tier(),
+        phases: (0..PHASES).map(phase).collect(),
+    }
+}
+
 fn uniform(size: &Size) -> Plan {
-    one_phase(Pattern::Random(0..size.pages), size.accesses)
+    Plan {
+        near_pages: size.full_tier(),
+        ..one_phase(Pattern::Random(0..size.pages), size.accesses)
+    }
 }
 
 fn stream(size: &Size) -> Plan {
@@ -187,7 +268,24 @@ fn oversized(size: &Size) -> Plan {
         hot_percent: 95,
         all: 0..size.pages,
     };
-    one_phase(pattern, size.accesses)
+    Plan {
+        near_pages: size.full_tier(),
+        ..one_phase(pattern, size.accesses)
+    }
+}
+
+/// Half of the cache that the harness models.
+fn cached(size: &Size) -> Plan {
+    const PAGES: u32 = 16;
+    let pattern = Pattern::Skewed {
+        hot: size.pages.saturating_sub(PAGES)..size.pages,
+        hot_percent: 99,
+        all: 0..size.pages,
+    };
+    Plan {
+        near_pages: size.full_tier(),
+        ..one_phase(pattern, size.accesses)
+    }
 }
 
 /// A page is accessed five times while its part is hot: less than moving it costs by any measure.
@@ -202,7 +300,7 @@ fn flutter(size: &Size) -> Plan {
         accesses,
     };
     Plan {
-        near_pages: 0,
+        near_pages: size.full_tier(),
         phases: all.iter().cycle().take(phases).map(phase).collect(),
     }
 }
@@ -248,6 +346,23 @@ mod tests {
                 assert!(phase.pattern.pages(1).take(10).all(|page| page < 2));
             }
         }
+    }
+
+    #[test]
+    fn what_gets_hot_lies_behind_a_full_top_tier() {
+        for name in ["phase", "drift", "cached"] {
+            let plan = (find(name).unwrap().plan)(&SIZE);
+            assert_eq!(plan.near_pages, SIZE.near_pages, "{name}");
+            for phase in plan.phases.iter().take(2) {
+                assert!(phase.pattern.hot().start >= plan.near_pages, "{name}");
+            }
+        }
+        let sets: Vec<_> = phase(&SIZE)
+            .phases
+            .iter()
+            .map(|p| p.pattern.hot())
+            .collect();
+        assert_eq!(sets, [7750..8000, 7500..7750]);
     }
 
     #[test]

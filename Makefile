@@ -10,7 +10,7 @@
 # make accuracy     how exactly each hotness source finds a known hot set
 # make costs        what each hotness source costs, and what programs feel of it
 # make bench        measure the hot paths
-# make bench-quick  compare pghot with its rivals at small size, in about ten minutes
+# make bench-quick  compare pghot with its rivals at two workloads, in about ten minutes
 # make doc          build the documentation of the code
 
 CARGO ?= cargo

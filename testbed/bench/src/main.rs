@@ -77,6 +77,10 @@ struct Args {
     /// Where results go
     #[arg(long, value_name = "FOLDER", default_value = "out")]
     out: PathBuf,
+
+    /// Take the results into the repository: as data, and as the table of bench.md in this folder
+    #[arg(long, value_name = "DOCS")]
+    store: Option<PathBuf>,
 }
 
 fn names() -> String {
@@ -376,6 +380,9 @@ fn publish(
         failures,
     };
     report::write(&args.out, &results, outcomes)?;
+    if let Some(docs) = &args.store {
+        report::docs::store(&args.out.join("bench.json"), docs)?;
+    }
     print!("{}", report::table(&groups));
     println!("\nall of it: {}", args.out.join("bench.html").display());
     Ok(())

@@ -18,6 +18,7 @@ use crate::summary::{Group, Line};
 mod chart;
 mod compare;
 pub mod demo;
+pub mod docs;
 mod html;
 mod kernel;
 pub mod published;

@@ -1,0 +1,188 @@
+//! The results that lie in the repository, and the table of docs/bench.md that is made of them.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use crate::measures::with_commas;
+
+/// Around the table.
+const MARKER: &str = "<!-- results -->";
+
+/// The data, beside the document.
+pub const DATA: &str = "data/bench.json";
+
+/// The document.
+pub const DOCUMENT: &str = "bench.md";
+
+/// Takes what a comparison wrote into `docs`: its groups as data, and the table of the document.
+pub fn store(bench_json: &Path, docs: &Path) -> Result<()> {
+    let read = |path: &Path| {
+        fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+    };
+    let all: Value = serde_json::from_str(&read(bench_json)?)?;
+    let data = json!({
+        "commit": commit()?,
+        "emulator": all["emulator"],
+        "machine": all["machine"],
+        "releases": releases(&all),
+        "costs": all["costs"],
+        "groups": all["groups"],
+    });
+    let (data_path, document) = (docs.join(DATA), docs.join(DOCUMENT));
+    let text = with_table(&read(&document)?, &data)?;
+    let write = |path: &Path, text: String| {
+        fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    };
+    fs::create_dir_all(docs.join("data")).context("cannot make the folder of the data")?;
+    write(&data_path, serde_json::to_string_pretty(&data)? + "\n")?;
+    write(&document, text)
+}
+
+/// What was measured.
+fn commit() -> Result<String> {
+    let output = Command::new("git")
+        .args(["rev-parse", "--short=12", "HEAD"])
+        .output()
+        .context("cannot run git")?;
+    ensure!(output.status.success(), "this is no git repository");
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+fn array(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+fn releases(all: &Value) -> Vec<&str> {
+    let mut releases: Vec<&str> = array(&all["cells"])
+        .filter_map(|cell| cell["release"].as_str())
+        .collect();
+    releases.sort_unstable();
+    releases.dedup();
+    releases
+}
+
+/// The document with the table of these data in it.
+pub fn with_table(document: &str, data: &Value) -> Result<String> {
+    let parts: Vec<&str> = document.split(MARKER).collect();
+    ensure!(
+        parts.len() == 3,
+        "{DOCUMENT} has no place for the results: two lines of {MARKER}"
+    );
+    let table = table(data);
+    Ok([parts[0], MARKER, "\n\n", &table, "\n", MARKER, parts[2]].concat())
+}
+
+/// A row for each workload, those first in which pghot does worst.
+fn table(data: &Value) -> String {
+    let mut groups: Vec<&Value> = array(&data["groups"]).collect();
+    groups.sort_by(|a, b| behind(b).total_cmp(&behind(a)));
+    let mut systems: Vec<&str> = Vec::new();
+    for line in groups.iter().flat_map(|group| array(&group["lines"])) {
+        let system = line["system"].as_str().unwrap_or_default();
+        if system != "none" && !systems.contains(&system) {
+            systems.push(system);
+        }
+    }
+    let mut text = format!(
+        "| workload | kernel | {} | verdict |\n",
+        systems.join(" | ")
+    );
+    text += &"|---".repeat(systems.len() + 3);
+    text += "|\n";
+    for group in groups {
+        let of = |name: &str| group[name].as_str().unwrap_or_default();
+        let cells: Vec<String> = systems.iter().map(|system| cell(group, system)).collect();
+        text += &format!(
+            "| {} | {} | {} | {} |\n",
+            of("workload"),
+            of("kernel"),
+            cells.join(" | "),
+            of("verdict")
+        );
+    }
+    text
+}
+
+fn line<'a>(group: &'a Value, system: &str) -> Option<&'a Value> {
+    array(&group["lines"]).find(|line| line["system"] == *system)
+}
+
+fn total_s(line: &Value) -> f64 {
+    line["total_s"]["median"].as_f64().unwrap_or(f64::NAN)
+}
+
+/// How many times longer pghot takes than the best of the others.
+fn behind(group: &Value) -> f64 {
+    let rivals = ["none", "numab2", "damon"];
+    let times = rivals
+        .iter()
+        .filter_map(|system| line(group, system))
+        .map(total_s);
+    let best = times.fold(f64::INFINITY, f64::min);
+    line(group, "pghot").map_or(0.0, |pghot| total_s(pghot) / best)
+}
+
+/// What one system does: time against doing nothing, share of the accesses served near, moves.
+fn cell(group: &Value, system: &str) -> String {
+    let (Some(none), Some(line)) = (line(group, "none"), line(group, system)) else {
+        return "–".into();
+    };
+    let percent = 100.0 * (total_s(line) / total_s(none) - 1.0);
+    let median = |name: &str| line["measures"][name]["median"].as_f64();
+    let near = median("near_share").map_or("–".into(), |share| format!("{share:.2}"));
+    let moves = median("kernel_moves").map_or("–".into(), with_commas);
+    format!(
+        "{percent:+.1} %, {near} near, {moves} moves, {} runs",
+        line["runs"]
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn group(workload: &str, times: [f64; 3]) -> Value {
+        let lines = ["none", "numab2", "pghot"].iter().zip(times);
+        let lines: Vec<Value> = lines
+            .map(|(system, s)| {
+                json!({
+                    "system": system, "runs": 3, "total_s": {"median": s},
+                    "measures": {"near_share": {"median": 0.5}, "kernel_moves": {"median": 1234.0}},
+                })
+            })
+            .collect();
+        json!({"workload": workload, "kernel": "6.12", "lines": lines, "verdict": "so"})
+    }
+
+    #[test]
+    fn losses_stand_first() {
+        let data =
+            json!({"groups": [group("won", [4.0, 3.0, 2.0]), group("lost", [4.0, 2.0, 3.0])]});
+        let table = table(&data);
+        let rows: Vec<&str> = table.lines().collect();
+        assert_eq!(rows[0], "| workload | kernel | numab2 | pghot | verdict |");
+        assert_eq!(rows[1], "|---|---|---|---|---|");
+        let lost = "| lost | 6.12 | -50.0 %, 0.50 near, 1,234 moves, 3 runs | \
+                    -25.0 %, 0.50 near, 1,234 moves, 3 runs | so |";
+        assert_eq!(rows[2], lost);
+        assert!(rows[3].starts_with("| won "));
+    }
+
+    #[test]
+    fn the_document_shows_the_data_of_the_repository() {
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+        let data = fs::read_to_string(docs.join(DATA)).unwrap();
+        let data: Value = serde_json::from_str(&data).unwrap();
+        let document = fs::read_to_string(docs.join(DOCUMENT)).unwrap();
+        let expected = with_table(&document, &data).unwrap();
+        assert!(
+            document == expected,
+            "docs/bench.md is not of its data: run pghot-bench with --store docs"
+        );
+        assert!(with_table("no place", &data).is_err());
+    }
+}

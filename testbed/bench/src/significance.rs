@@ -32,9 +32,13 @@ impl Compared {
         }
     }
 
-    /// What the first takes more than the second, in percent with its interval.
+    /// What the first takes more than the second, in percent with its interval; single runs have
+    /// none.
     pub fn in_percent(&self) -> String {
         let percent = |ratio: f64| 100.0 * (ratio - 1.0);
+        if self.low == self.high {
+            return format!("{:+.1} %", percent(self.ratio));
+        }
         format!(
             "{:+.1} % ({:+.1} to {:+.1})",
             percent(self.ratio),
@@ -128,5 +132,6 @@ mod tests {
         assert!(sharp.high - sharp.low < wide.high - wide.low);
         assert_eq!(sharp, Compared::new(&[5.0, 5.01, 5.02, 5.0, 4.99], &others));
         assert!(sharp.in_percent().starts_with("-50.0 % (-50.1 to "));
+        assert_eq!(Compared::new(&[5.0], &[10.0]).in_percent(), "-50.0 %");
     }
 }

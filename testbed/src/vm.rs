@@ -56,8 +56,8 @@ pub struct Watch {
     pub cache_bytes: u64,
     /// How much longer a miss takes in guest time, by node; none for the nodes left out.
     pub delay_ns: Vec<u64>,
-    /// On so many CPUs, from the first on, all accesses of programs and of the kernel count; on the
-    /// others only the measured memory's.
+    /// On so many CPUs, from the first on, all accesses of programs and of the kernel count, and
+    /// nothing on the others; with 0, the measured memory's from all CPUs.
     pub program_cpus: usize,
     /// Where the report goes, on the host, at the end of a measured phase.
     pub out: PathBuf,

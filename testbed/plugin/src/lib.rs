@@ -68,8 +68,7 @@ extern "C" fn on_access(vcpu: c_uint, info: MemInfo, address: u64, _: *mut c_voi
     let page = (offset < REGION_MAX_BYTES).then_some((offset / PAGE_BYTES) as usize);
     let is_mark = address & !(PAGE_BYTES - 1) == MARKS;
     let Some(witness) = WITNESS.get() else { return };
-    let counts = witness.is_on() && (page.is_some() || witness.counts_all_of(vcpu as usize));
-    if !counts && !is_mark {
+    if !is_mark && !witness.counts(vcpu as usize, page.is_some()) {
         return;
     }
     // SAFETY: QEMU gave `info` to this callback.

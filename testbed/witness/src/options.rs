@@ -15,7 +15,7 @@ pub struct Options {
     /// How much longer a miss takes, by node.
     pub delay_ns: Vec<u64>,
     /// So many vCPUs, from the first on, belong to the measured program alone: all that it and the
-    /// kernel access there counts. On the others, only the measured memory.
+    /// kernel access there counts, and nothing on the others. With 0, the measured memory alone.
     pub program_cpus: usize,
     /// Where the report goes.
     pub out: PathBuf,

@@ -74,28 +74,31 @@ impl Witness {
         })
     }
 
-    /// Whether accesses count now.
-    #[inline]
-    pub fn is_on(&self) -> bool {
-        self.is_on.load(Ordering::Relaxed)
-    }
-
-    /// Whether accesses outside the measured memory count too, on some vCPUs.
+    /// Whether some vCPUs belong to the program, and what they access counts.
     #[inline]
     pub fn is_everywhere(&self) -> bool {
         self.options.program_cpus > 0
     }
 
-    /// Whether all accesses of a vCPU count.
+    /// Whether an access counts now. Another program's measured memory may have the same addresses:
+    /// where the program has vCPUs of its own, these alone tell whose an access is.
     #[inline]
-    pub fn counts_all_of(&self, vcpu: usize) -> bool {
-        vcpu < self.options.program_cpus
+    pub fn counts(&self, vcpu: usize, is_measured: bool) -> bool {
+        let is_ours = match self.is_everywhere() {
+            true => vcpu < self.options.program_cpus,
+            false => is_measured,
+        };
+        is_ours && self.is_on.load(Ordering::Relaxed)
     }
 
     /// An access at a guest-physical `address`, none if that is no RAM; in the measured memory, of
     /// its `page`.
     pub fn access(&self, vcpu: usize, page: Option<usize>, address: Option<u64>, is_store: bool) {
-        let Some(own) = self.vcpus.get(vcpu).filter(|_| self.is_on()) else {
+        let Some(own) = self
+            .vcpus
+            .get(vcpu)
+            .filter(|_| self.is_on.load(Ordering::Relaxed))
+        else {
             return;
         };
         let place = address.and_then(|address| Some((address, self.layout.find(address)?)));
@@ -240,7 +243,7 @@ mod tests {
         witness.mark(Mark::Stop);
         let report: Report = serde_json::from_slice(&std::fs::read(&out).unwrap()).unwrap();
         std::fs::remove_file(&out).unwrap();
-        assert!(report.is_complete && !witness.is_on());
+        assert!(report.is_complete && !witness.counts(0, true));
         let nodes = report.nodes.iter();
         let seen: Vec<_> = nodes.map(|n| (n.loads, n.stores, n.misses)).collect();
         // Each CPU's node has its own cache.
@@ -251,6 +254,18 @@ mod tests {
         assert_eq!(report.page_nodes, [Some(1), Some(0)]);
         assert_eq!(report.moves.by_nodes, [[0, 1], [0, 0]]);
         assert_eq!(report.physical_accesses, [vec![3, 1], vec![1]]);
+    }
+
+    #[test]
+    fn whose_an_access_is_is_told_by_address_or_by_cpu() {
+        let counts = |everywhere: &str| {
+            let options = ["nodes=4096", "cpus=0:0", "out=/dev/null", everywhere];
+            let witness = Witness::new(Options::parse(options).unwrap()).unwrap();
+            witness.mark(Mark::Start);
+            [(0, true), (0, false), (1, true), (1, false)].map(|(c, m)| witness.counts(c, m))
+        };
+        assert_eq!(counts("everywhere=0"), [true, false, true, false]);
+        assert_eq!(counts("everywhere=1"), [true, true, false, false]);
     }
 
     #[test]

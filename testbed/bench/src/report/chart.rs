@@ -10,7 +10,7 @@ const HEIGHT: f64 = 260.0;
 
 /// Room around the axes for their labels.
 const LEFT: f64 = 50.0;
-const RIGHT: f64 = 14.0;
+const RIGHT: f64 = 22.0;
 const TOP: f64 = 26.0;
 const BOTTOM: f64 = 34.0;
 

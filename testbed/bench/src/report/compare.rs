@@ -19,7 +19,7 @@ pub fn page(results: &Results<'_>, outcomes: &[Outcome]) -> String {
          kernel. An independent witness in the emulator saw every access of the workload and which \
          node served it. Time is modelled from what was counted, with the costs at the end of this \
          page: an emulator's own times are no machine's. Medians of all seeds, with smallest and \
-         largest; who wins by less than that does not win.</p>\n",
+         largest; nobody is named the winner without a test of five runs.</p>\n",
         text(results.version),
         text(results.emulator),
         text(results.machine),

@@ -308,6 +308,17 @@ impl Scanner {
         Ok(())
     }
 
+    /// All of a process's piece, whose accesses count for the node that it runs on.
+    fn extent<'a>(&self, pid: i32, process: &'a Process, leave: Leave) -> Extent<'a> {
+        Extent {
+            pid,
+            piece: &process.piece,
+            size_bytes: PIECE_MAX_BYTES,
+            nid: self.procs.node(pid).unwrap_or(self.fallback_nid),
+            leave,
+        }
+    }
+
     /// MADV_COLD leaves alone what several processes map, and so their TLB. Moving one page flushes
     /// all of it: so one that was touched within [`FLUSH_DELAY`] is taken for hot, and promoted in
     /// the next pass. Returns whether there is one.
@@ -317,14 +328,8 @@ impl Scanner {
         process: &Process,
         pace: &Pace,
     ) -> Result<bool, Gone> {
-        let nid = self.procs.node(pid).unwrap_or(self.fallback_nid);
-        let extent = Extent {
-            pid,
-            piece: &process.piece,
-            size_bytes: PIECE_MAX_BYTES,
-            nid,
-            leave: self.leave(false),
-        };
+        let extent = self.extent(pid, process, self.leave(false));
+        let nid = extent.nid;
         let mut touched = None;
         self.survey(&extent, pace, |walker, _| {
             let page = walker.accesses().first().map(|access| (access.pfn, 1));
@@ -351,15 +356,10 @@ impl Scanner {
     ) -> Result<(), Gone> {
         let reporter = Arc::clone(&self.reporter);
         let ready_before = reporter.stats().became_ready;
-        let nid = self.procs.node(pid).unwrap_or(self.fallback_nid);
-        let extent = Extent {
-            pid,
-            piece: &process.piece,
-            size_bytes: PIECE_MAX_BYTES,
-            nid,
-            // This method does not clear what is shared: it is young for ever.
-            leave: self.leave(process.method == Method::Cold),
-        };
+        // This method does not clear what is shared: it is young for ever.
+        let leave = self.leave(process.method == Method::Cold);
+        let extent = self.extent(pid, process, leave);
+        let nid = extent.nid;
         let survey = self.survey(&extent, pace, |walker, _| {
             let when = monotonic();
             reporter.report(walker.accesses(), when);

@@ -202,6 +202,7 @@ mod tests {
         let report = lock(&shared.sources).report();
         assert_eq!(report[0].state, SourceState::Unavailable);
         assert_eq!(report[0].why.as_deref(), Some(REFUSAL));
+        assert_eq!(watched.cleared.load(Relaxed), 2, "nothing is left behind");
         lock(&shared.sources).close();
         watched.refuses_start.store(false, Relaxed);
         shared.set("enabled_sources", "0").unwrap();

@@ -55,6 +55,8 @@ impl arbiter::Host for Running {
             }
             Err(why) => {
                 warn!("source {name} cannot run: {why}");
+                // It may have come as far as the kernel settings.
+                self.ground.clear(descriptor);
                 Err(why)
             }
         }

@@ -532,7 +532,7 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__run)
-            opts="-h --config --dry-run --mode --socket --hint-socket --state-file --freq-threshold --freq-window-ms --target-nid --kmigrated-sleep-ms --kmigrated-batch-nr --promote-rate-limit-MBps --enabled-sources --scan-stall-max-ms --quick-fault-ms --help"
+            opts="-h --config --dry-run --mode --socket --hint-socket --state-file --freq-threshold --freq-window-ms --target-nid --kmigrated-sleep-ms --kmigrated-batch-nr --promote-rate-limit-MBps --demote-rate-limit-MBps --enabled-sources --scan-stall-max-ms --quick-fault-ms --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -579,6 +579,10 @@ _pghot() {
                     return 0
                     ;;
                 --promote-rate-limit-MBps)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --demote-rate-limit-MBps)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -32,6 +32,9 @@ pub fn text(status: &Status) -> String {
     for node in &status.top_tier {
         top_node(&mut text, node);
     }
+    let demoter = &status.demoter;
+    let demoted = format!("{} made room", pages(demoter.demoted_pages));
+    let _ = writeln!(text, "  demoted: {demoted}; {}", demoter.sentence());
     text.push_str("\nHotness sources\n");
     for report in &status.sources {
         source(&mut text, report);

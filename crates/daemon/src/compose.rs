@@ -45,6 +45,7 @@ pub fn status(shared: &Shared) -> Status {
         settings: setting_reports(&settings),
         lower_tier: shared.lanes.iter().map(lower).collect(),
         top_tier,
+        demoter: lock(&shared.room.published).clone(),
         sources,
         latency: lock(&shared.latency).report(),
         cpu_s: cpu_time().as_secs_f64(),

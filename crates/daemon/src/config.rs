@@ -249,7 +249,7 @@ mod tests {
                     freq_threshold = 5\nfreq_window_ms = 16_000\ntarget_nid = 1\n\
                     kmigrated_sleep_ms = 50\nkmigrated_batch_nr = 64\n\
                     promote_rate_limit_MBps = 0\nenabled_sources = 0x1\nscan_stall_max_ms = 20\n\
-                    quick_fault_ms = 250\n";
+                    quick_fault_ms = 250\ndemote_rate_limit_MBps = 16\n";
         let assignments = from_file(text).unwrap();
         let mut names: Vec<_> = assignments.iter().map(|a| a.name.as_str()).collect();
         let mut all = option_names();

@@ -72,4 +72,7 @@ pub enum RunError {
     /// A migrator thread panicked.
     #[error("the migrator of node {0} failed, please report the message above as a bug")]
     Panicked(Nid),
+    /// The demoter's thread panicked.
+    #[error("the demoter failed, please report the message above as a bug")]
+    DemoterPanicked,
 }

@@ -7,45 +7,34 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use pghot_engine::demoter::Reclaim;
 use pghot_hotness::Nid;
 use pghot_linux::knobs::{Knobs, KnobsError};
 use pghot_linux::topology::Topology;
-use pghot_linux::{Host, SysRoot, bpf};
+use pghot_linux::{Host, Reclaimer, SysRoot, bpf};
 use pghot_sources::{Config, RecordMaps, SOURCES};
 use tracing::{info, warn};
 
 use crate::config::{Options, mode_name};
 use crate::control::Control;
 use crate::error::RunError;
+use crate::heap;
 use crate::kernel::Kernel;
 use crate::lane::{Lane, LaneHost};
 use crate::lock;
 use crate::machine::{choose_target, lower_tier_nids, span_of};
 use crate::restorer::{self, Restorer};
+use crate::room;
 use crate::shared::Shared;
 use crate::signals::SignalWatch;
 use crate::socket::Socket;
 use crate::sources::Sources;
 use crate::stop::Stop;
 
-/// Buffers of this size and more go back to the kernel when they are freed.
-const LARGE_BUFFER_BYTES: libc::c_int = 128 << 10;
-
-/// Keeps the daemon small for the weeks that it runs. Left alone, glibc raises its idea of a large
-/// buffer to the largest one that was ever freed, up to 32 MiB, and keeps those below for each
-/// thread.
-fn give_memory_back() {
-    #[cfg(target_env = "gnu")]
-    // SAFETY: mallopt only changes numbers of the allocator; that it may refuse does no harm.
-    unsafe {
-        libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE_BUFFER_BYTES);
-    }
-}
-
 /// Runs the daemon until a signal or a failure ends it. Whatever happens, the kernel settings are
 /// put back.
 pub fn run(mut options: Options, root: &SysRoot) -> Result<(), RunError> {
-    give_memory_back();
+    heap::give_back();
     bpf::log_messages();
     let topology = Topology::read(root)?;
     let nids = lower_tier_nids(&topology, root)?;
@@ -91,12 +80,15 @@ fn start(
     for _ in &shared.lanes {
         let mut host = Host::open(shared.root.clone(), topology, shared.dry_run)?;
         host.set_stop(shared.stop.flag());
+        host.set_makes_room(Arc::clone(&shared.room.is_made));
         hosts.push(Box::new(host));
     }
     // Late, because it makes programs take hint faults.
     start_sources(shared)?;
     threads.control = Some(Control::start(socket, Arc::clone(shared)).map_err(RunError::Thread)?);
     announce(options, shared);
+    let reclaimer = Reclaimer::open(&shared.root, topology, shared.dry_run)?;
+    threads.start_demoter(shared, Box::new(reclaimer))?;
     threads.start_lanes(shared, hosts)
 }
 
@@ -144,34 +136,59 @@ const ENDING_POLL: Duration = Duration::from_millis(5);
 #[derive(Default)]
 struct Threads {
     lanes: Vec<(Nid, JoinHandle<Result<(), RunError>>)>,
+    demoter: Option<JoinHandle<Result<(), RunError>>>,
     control: Option<Control>,
 }
 
 impl Threads {
-    /// Runs each lane in a thread of its own until a stop is requested; one that panics requests
-    /// it.
+    /// Makes room in a thread of its own until a stop is requested.
+    fn start_demoter(
+        &mut self,
+        shared: &Arc<Shared>,
+        mut machine: Box<dyn Reclaim + Send>,
+    ) -> Result<(), RunError> {
+        let make_room = move |shared: &Shared| room::run(shared, machine.as_mut());
+        let panicked = || RunError::DemoterPanicked;
+        self.demoter = Some(spawn(shared, "demoter".into(), panicked, make_room)?);
+        Ok(())
+    }
+
+    /// Runs each lane in a thread of its own until a stop is requested.
     fn start_lanes(
         &mut self,
         shared: &Arc<Shared>,
         hosts: Vec<Box<dyn LaneHost>>,
     ) -> Result<(), RunError> {
         for (index, mut host) in hosts.into_iter().enumerate() {
-            let lane_shared = Arc::clone(shared);
             let nid = shared.lanes[index].nid;
-            let body = move || {
-                let lane: &Lane = &lane_shared.lanes[index];
-                let pass = AssertUnwindSafe(|| lane.run(&lane_shared, host.as_mut()));
-                // Whether it panicked or not: without this lane the daemon is not whole.
-                let outcome = catch_unwind(pass);
-                lane_shared.stop.request();
-                outcome.map_err(|_| RunError::Panicked(nid))
+            let passes = move |shared: &Shared| {
+                let lane: &Lane = &shared.lanes[index];
+                lane.run(shared, host.as_mut());
             };
-            let name = format!("migrator{nid}");
-            let thread = thread::Builder::new().name(name).spawn(body);
-            self.lanes.push((nid, thread.map_err(RunError::Thread)?));
+            let panicked = move || RunError::Panicked(nid);
+            let thread = spawn(shared, format!("migrator{nid}"), panicked, passes)?;
+            self.lanes.push((nid, thread));
         }
         Ok(())
     }
+}
+
+/// A thread without which the daemon is not whole: when it ends, whether it panicked or not, a stop
+/// is requested.
+fn spawn(
+    shared: &Arc<Shared>,
+    name: String,
+    panicked: impl FnOnce() -> RunError + Send + 'static,
+    work: impl FnOnce(&Shared) + Send + 'static,
+) -> Result<JoinHandle<Result<(), RunError>>, RunError> {
+    let shared = Arc::clone(shared);
+    let body = move || {
+        let outcome = catch_unwind(AssertUnwindSafe(|| work(&shared)));
+        shared.stop.request();
+        outcome.map_err(|_| panicked())
+    };
+    let thread = thread::Builder::new().name(name).spawn(body);
+    thread.map_err(RunError::Thread)
 }
 
 /// Ends the daemon. First the settings of the host are put back: `move_pages` sleeps on locked
@@ -197,6 +214,11 @@ fn end(shared: &Arc<Shared>, threads: Threads, restorer: Restorer) -> Result<(),
             Some(ended) => result = result.and(ended.unwrap_or(Err(RunError::Panicked(nid)))),
             None => stuck.push(format!("the migrator of node {nid}")),
         }
+    }
+    match threads.demoter.map(|thread| joined_by(thread, deadline)) {
+        Some(Some(ended)) => result = result.and(ended.unwrap_or(Err(RunError::DemoterPanicked))),
+        Some(None) => stuck.push("the demoter".to_owned()),
+        None => {}
     }
     if close
         .map_err(RunError::Thread)

@@ -1,8 +1,9 @@
 //! What the threads of the daemon share, and changing it at run time.
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock, TryLockError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use pghot_engine::exchange::FaultTimes;
 use pghot_engine::{Settings, Tunable};
 use pghot_hotness::{Nid, Pfn, Rule, Table};
 use pghot_linux::SysRoot;
@@ -16,6 +17,7 @@ use crate::lane::Lane;
 use crate::latency::Latency;
 use crate::lock;
 use crate::machine::check_target;
+use crate::room::Room;
 use crate::sources::Sources;
 use crate::stop::Stop;
 
@@ -39,6 +41,8 @@ pub struct Shared {
     pub sources: Mutex<Sources>,
     /// How long pages waited.
     pub latency: Mutex<Latency>,
+    /// Who makes room in the top tier.
+    pub room: Room,
     /// The free memory of the top tier.
     free_space: Mutex<FreeSpace>,
     /// The settings in force, with the rule made from them.
@@ -59,6 +63,7 @@ impl Shared {
         let rule = settings.rule()?;
         Ok(Shared {
             vmstat_at_start: Vmstat::read(&root).ok(),
+            room: Room::default(),
             free_space: Mutex::new(FreeSpace::open(&root)),
             root,
             table,
@@ -105,6 +110,14 @@ impl Shared {
         {
             sources.note_free_space(now, has_plenty);
         }
+    }
+
+    /// Says within how many ms a hint fault is quick, and asks how many were, and how many came up
+    /// to twice as late. `None` while sources are being started or asked.
+    pub fn watch_faults(&self, quick_fault_ms: u32) -> Option<FaultTimes> {
+        let mut sources = self.sources.try_lock().ok()?;
+        sources.set_quick_fault(Duration::from_millis(quick_fault_ms.into()));
+        Some(sources.fault_times())
     }
 
     /// Measures the waits of pages that moved.

@@ -1,9 +1,10 @@
 //! The hotness sources of a running daemon. Which of them run is decided by the engine's arbiter;
 //! here they are started, stopped and asked.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use pghot_engine::arbiter::{self, Arbiter, State};
+use pghot_engine::exchange::FaultTimes;
 use pghot_sources::{Config, Descriptor, Error, Source};
 use tracing::{info, warn};
 
@@ -128,6 +129,12 @@ impl Sources {
         settled
     }
 
+    /// From now on a hint fault is quick within this time.
+    pub fn set_quick_fault(&mut self, quick_fault: Duration) {
+        self.arbiter.set_quick_fault(quick_fault);
+        self.settle();
+    }
+
     /// Whether it is time to look at the free memory of the top tier.
     pub fn wants_look(&mut self, now: Instant) -> bool {
         self.arbiter.wants_look(self.ms(now))
@@ -166,6 +173,14 @@ impl Sources {
         for source in self.host.sources.iter_mut().flatten() {
             source.drain_ready(&mut |sample| latency.ready(sample.pfn, sample.when_ns));
         }
+    }
+
+    /// How soon after their marks hint faults came; zeros where none are seen.
+    pub fn fault_times(&self) -> FaultTimes {
+        let mut running = self.host.sources.iter().flatten();
+        running
+            .find_map(|source| source.fault_times())
+            .unwrap_or_default()
     }
 
     /// Why no enabled source runs, if none does.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use pghot_engine::demoter::DemoterReport;
 use pghot_engine::{PassReport, Totals};
 use pghot_sources::{SourceCost, SourceStats};
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,8 @@ pub struct Status {
     pub lower_tier: Vec<LowerNode>,
     /// Nodes that pages are promoted to.
     pub top_tier: Vec<TopNode>,
+    /// How room is made in the top tier.
+    pub demoter: DemoterReport,
     /// The hotness sources, running or not.
     pub sources: Vec<SourceReport>,
     /// From ready to moved.

@@ -16,18 +16,21 @@ pub enum Held {
     NoRoom,
     /// The kernel refused this page a moment ago.
     RetryLater,
+    /// It was promoted a moment ago, and has come back.
+    CameBack,
     /// The daemon is ending.
     Stopping,
 }
 
 impl Held {
     /// All reasons, in the order of reports.
-    pub const ALL: [Held; 6] = [
+    pub const ALL: [Held; 7] = [
         Held::TargetAbsent,
         Held::Backoff,
         Held::RateLimit,
         Held::NoRoom,
         Held::RetryLater,
+        Held::CameBack,
         Held::Stopping,
     ];
 
@@ -39,6 +42,9 @@ impl Held {
             Held::RateLimit => "promote_rate_limit_MBps is used up for now",
             Held::NoRoom => "the target node has no free memory above its high watermark",
             Held::RetryLater => "the kernel refused it a moment ago and it is tried again soon",
+            Held::CameBack => {
+                "it was promoted and went down again, and waits twice as long each time"
+            }
             Held::Stopping => "pghot is ending",
         }
     }

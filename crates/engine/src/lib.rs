@@ -6,20 +6,25 @@
 //! [`Machine`]: the one trait through which the engine sees the world. The Linux host implements
 //! it with BPF and `move_pages(2)`, a simulation with a model, the tests with [`fake`].
 //!
-//! The [`arbiter`] decides which hotness sources run.
+//! The [`arbiter`] decides which hotness sources run. The [`demoter`] makes room in a full top
+//! tier, at the time scale and the rate that the [`exchange`] finds.
 //!
 //! There is no clock, thread, file or system call in this crate. Time comes from the machine, so
 //! the same inputs give the same decisions.
 
 pub mod arbiter;
 mod batch;
+pub mod demoter;
+pub mod exchange;
 mod gate;
+mod history;
 mod journal;
 mod machine;
 mod migrator;
 mod outcome;
 mod pace;
 mod place;
+mod report;
 mod retry;
 mod select;
 mod tunables;
@@ -29,10 +34,11 @@ pub mod fake;
 pub use gate::{Gate, Held};
 pub use journal::{Decision, Journal};
 pub use machine::{Batch, Found, HotFolio, Machine, NodeRole};
-pub use migrator::{Migrator, PassReport, Totals};
+pub use migrator::Migrator;
 pub use outcome::{Outcome, Tally};
 pub use pace::next_pass_ms;
 pub use place::{FileId, Owner, Place};
+pub use report::{HeldPages, PassReport, Totals};
 pub use tunables::{Kind, Settings, TUNABLES, Tunable, TunableError};
 
 /// A process id, in the initial PID namespace.

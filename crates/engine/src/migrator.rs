@@ -2,15 +2,16 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use pghot_hotness::{Nid, Pfn, Rule, Table};
-use serde::{Deserialize, Serialize};
+use pghot_hotness::{Format, Nid, Pfn, Rule, Table};
 
 use crate::batch::Batches;
+use crate::demoter::Waiting;
+use crate::history::{Answer, History};
 use crate::retry::Retries;
 use crate::select::{Candidate, Hottest};
 use crate::{
     Batch, Decision, Found, Gate, Held, HotFolio, Journal, Machine, NodeRole, Outcome, Owner,
-    Place, Settings, Tally,
+    PassReport, Place, Settings, Totals,
 };
 
 /// Pages resolved per call: the resolver's batch, and the most that is resolved in vain when a
@@ -19,51 +20,6 @@ const RESOLVE_PAGES: usize = 4096;
 
 /// The most candidates that one pass considers (24 bytes each), whatever the rate limit.
 const PICK_PAGES: u64 = 1 << 18;
-
-/// Waiting pages by reason.
-pub type HeldPages = BTreeMap<Held, u64>;
-
-/// What a migrator has done since it started.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Totals {
-    /// Passes over the node.
-    pub passes: u64,
-    /// Hot sections that passes have read.
-    pub hot_sections: u64,
-    /// Base pages by outcome.
-    pub outcomes: Tally,
-    /// Large folios among the moved, each counted once.
-    pub large_folios_moved: u64,
-    /// Batches handed to the machine, and the base pages of the largest.
-    pub batches: u64,
-    /// Base pages of the largest batch.
-    pub batch_pages_max: u32,
-    /// The longest that one batch took in the kernel, in ms.
-    pub batch_ms_max: u64,
-    /// The longest that one pass took, in ms.
-    pub pass_ms_max: u64,
-    /// Records that left the window.
-    pub expired: u64,
-    /// Of those, ready pages that went cold before they could move.
-    pub expired_ready: u64,
-}
-
-/// What one pass did.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PassReport {
-    /// When it began, `CLOCK_MONOTONIC` ms.
-    pub started_ms: u64,
-    /// When it ended.
-    pub ended_ms: u64,
-    /// Ready pages it saw.
-    pub ready: u64,
-    /// Base pages that moved.
-    pub moved_pages: u64,
-    /// Ready pages that wait, by reason.
-    pub held: HeldPages,
-    /// The node is offline or not a lower tier any more: nothing was looked at.
-    pub node_absent: bool,
-}
 
 /// Promotes the hot pages of one lower-tier node.
 ///
@@ -81,6 +37,9 @@ pub struct Migrator {
     gates: BTreeMap<Nid, Gate>,
     retries: Retries,
     hottest: Hottest,
+    /// Whether the last pass saw ready pages.
+    had_ready: bool,
+    history: History,
     journal: Journal,
     totals: Totals,
 }
@@ -95,6 +54,8 @@ struct Pass<'a> {
     roles: HashMap<Nid, NodeRole>,
     /// Targets that had no room for a whole batch.
     full: HashSet<Nid>,
+    /// Targets that have less room than pages wait for.
+    scarce: HashSet<Nid>,
     /// Heads of large folios already in a batch: several of their pages may be ready.
     heads: HashSet<Pfn>,
     batches: Batches,
@@ -115,13 +76,22 @@ impl Pass<'_> {
             .or_insert_with(|| self.machine.role(nid))
     }
 
+    /// A page that was counted as waiting went, or may not go for long.
+    fn waits_no_more(&mut self, target: Nid, freq: u32) {
+        let is_quick = freq >= self.settings.mode.freq_max();
+        if let Some(waiting) = self.report.waiting.get_mut(&target) {
+            let pages = match is_quick {
+                true => &mut waiting.quick_pages,
+                false => &mut waiting.counted_pages,
+            };
+            *pages = pages.saturating_sub(1);
+        }
+    }
+
     /// Precision mode knows the accessing node; default mode, and a node that left the top tier
     /// meanwhile, take the tunable.
-    fn target(&mut self, candidate: &Candidate) -> Option<Nid> {
-        let accessing = candidate
-            .record
-            .nid()
-            .filter(|&n| self.role(n) == NodeRole::TopTier);
+    fn target(&mut self, accessing: Option<Nid>) -> Option<Nid> {
+        let accessing = accessing.filter(|&n| self.role(n) == NodeRole::TopTier);
         let target = accessing.unwrap_or(self.settings.target_nid);
         (self.role(target) == NodeRole::TopTier).then_some(target)
     }
@@ -135,6 +105,8 @@ impl Migrator {
             gates: BTreeMap::new(),
             retries: Retries::default(),
             hottest: Hottest::default(),
+            had_ready: false,
+            history: History::default(),
             journal: Journal::default(),
             totals: Totals::default(),
         }
@@ -175,6 +147,7 @@ impl Migrator {
             },
             roles: HashMap::new(),
             full: HashSet::new(),
+            scarce: HashSet::new(),
             heads: HashSet::new(),
             batches: Batches::default(),
             outcomes: Vec::new(),
@@ -197,7 +170,12 @@ impl Migrator {
     fn promote_hottest(&mut self, pass: &mut Pass, now_ms: u64) {
         self.pick(pass, now_ms);
         let picked = self.hottest.finish().to_vec();
-        pass.hold(Held::RateLimit, self.hottest.seen() - picked.len() as u64);
+        let left = self.hottest.seen() - picked.len() as u64;
+        let held = match pass.scarce.is_empty() {
+            true => Held::RateLimit,
+            false => Held::NoRoom,
+        };
+        pass.hold(held, left);
         for chunk in picked.chunks(RESOLVE_PAGES) {
             if pass.machine.stop_requested() {
                 pass.hold(Held::Stopping, chunk.len() as u64);
@@ -223,24 +201,50 @@ impl Migrator {
             gate.refill(now_ms, rate, sleep);
             pages += gate.tokens_pages();
         }
-        self.hottest.start(pages.min(PICK_PAGES) as usize);
+        // What finds no room is not worth being sorted, or asked where it is.
+        // In precision mode it is not known yet which targets there will be. And an idle machine is
+        // not asked at every pass.
+        let room = match pass.settings.mode {
+            Format::Default if self.had_ready => pass.machine.room_pages(pass.settings.target_nid),
+            _ => u64::MAX,
+        };
+        self.hottest.start(pages.min(PICK_PAGES).min(room) as usize);
         self.retries.expire(now_ms);
+        let freq_max = pass.settings.mode.freq_max();
         let mut waiting = 0;
-        let mut ready = 0;
+        let mut by_target = BTreeMap::<Option<Nid>, Waiting>::new();
         self.totals.hot_sections += pass.table.ready_pages(self.nid, &mut |page| {
             // A page that went cold is not picked; the next ageing clears its record.
             if !page.record.is_fresh(now_ms, pass.rule) {
                 return;
             }
-            ready += 1;
             if self.retries.is_waiting(page.pfn, now_ms) {
                 waiting += 1;
-            } else {
-                self.hottest.push(Candidate::new(page, now_ms));
+                return;
             }
+            let here = by_target.entry(page.record.nid()).or_default();
+            match page.record.freq() >= freq_max {
+                true => here.quick_pages += 1,
+                false => here.counted_pages += 1,
+            }
+            self.hottest.push(Candidate::new(page, now_ms));
         });
-        pass.report.ready = ready;
+        pass.report.ready = waiting + self.hottest.seen();
+        self.had_ready = pass.report.ready > 0;
         pass.hold(Held::RetryLater, waiting);
+        for (accessing, here) in by_target {
+            let Some(target) = pass.target(accessing) else {
+                continue;
+            };
+            let all = pass.report.waiting.entry(target).or_default();
+            all.quick_pages += here.quick_pages;
+            all.counted_pages += here.counted_pages;
+        }
+        for (&target, waiting) in &pass.report.waiting {
+            if pass.machine.room_pages(target) < waiting.quick_pages + waiting.counted_pages {
+                pass.scarce.insert(target);
+            }
+        }
     }
 
     /// The gate of a target, refilled when it is first met.
@@ -259,7 +263,7 @@ impl Migrator {
         let now_ms = pass.machine.now_ms();
         let mut passed = Vec::with_capacity(candidates.len());
         for candidate in candidates {
-            let Some(target) = pass.target(candidate) else {
+            let Some(target) = pass.target(candidate.record.nid()) else {
                 pass.hold(Held::TargetAbsent, 1);
                 continue;
             };
@@ -312,6 +316,19 @@ impl Migrator {
         if pages > 1 && !pass.heads.insert(head) {
             pass.table.take(pfn);
             return;
+        }
+        if pass.scarce.contains(&target) {
+            let answer = self.history.ask(&place, now_ms);
+            if answer == Answer::ComesBack {
+                self.totals.returned_pages += pages as u64;
+            }
+            if answer != Answer::New {
+                pass.heads.remove(&head);
+                pass.hold(Held::CameBack, pages as u64);
+                pass.waits_no_more(target, freq);
+                self.retries.refuse(pfn, now_ms);
+                return;
+            }
         }
         if let Err(held) = self
             .gate(target, pass.settings, now_ms)
@@ -414,8 +431,13 @@ impl Migrator {
         if outcome == Outcome::Moved {
             pass.report.moved_pages += folio.pages as u64;
             self.totals.large_folios_moved += (folio.pages > 1) as u64;
+            if let Some(owner) = owner {
+                let address = folio.address;
+                self.history.promoted(&Place { owner, address }, now_ms);
+            }
         }
         if outcome.settles() {
+            pass.waits_no_more(target, folio.freq);
             pass.table.take(folio.pfn);
             self.retries.forget(folio.pfn);
         } else {

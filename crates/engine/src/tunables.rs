@@ -1,9 +1,9 @@
 //! The tunables: one table from which flags, the config file, `pghot set`, `--help`, the man page
 //! and the reference are made.
 //!
-//! Names and ranges are the kernel proposal's, but for `scan_stall_max_ms` and `quick_fault_ms`,
-//! which are ours. Two defaults differ on purpose, see `promote_rate_limit_MBps` and
-//! `kmigrated_batch_nr`.
+//! Names and ranges are the kernel proposal's, but for `demote_rate_limit_MBps`,
+//! `scan_stall_max_ms` and `quick_fault_ms`, which are ours. Two defaults differ on purpose, see
+//! `promote_rate_limit_MBps` and `kmigrated_batch_nr`.
 
 use std::fmt;
 
@@ -28,11 +28,13 @@ pub struct Settings {
     pub kmigrated_batch_nr: u32,
     /// Promotion per target node, in MB/s; 0 stops promotion.
     pub promote_rate_limit_mbps: u64,
+    /// Demotion by pghot itself, in MB/s; 0 leaves it to the kernel.
+    pub demote_rate_limit_mbps: u64,
     /// Bit mask of the sources that report.
     pub enabled_sources: u32,
     /// The longest that a scan may keep a process from changing its mappings, in ms.
     pub scan_stall_max_ms: u32,
-    /// Within this time of its mark a hint fault counts twice, in ms.
+    /// Within this time of its mark a hint fault makes its page ready, in ms.
     pub quick_fault_ms: u32,
 }
 
@@ -47,6 +49,7 @@ impl Settings {
             kmigrated_sleep_ms: 0,
             kmigrated_batch_nr: 0,
             promote_rate_limit_mbps: 0,
+            demote_rate_limit_mbps: 0,
             enabled_sources: 0,
             scan_stall_max_ms: 0,
             quick_fault_ms: 0,
@@ -187,6 +190,18 @@ pub const TUNABLES: &[Tunable] = &[
         store: |s, v| s.promote_rate_limit_mbps = v,
     },
     Tunable {
+        name: "demote_rate_limit_MBps",
+        unit: "MB/s",
+        kind: Kind::Number,
+        doc: "How much pghot itself may demote, to make room in a full top tier for pages that are \
+              clearly hotter. 0 leaves demotion to the kernel's reclaim; then promotion wakes it.",
+        // As much as promotion may take.
+        default: |_| 1024,
+        range: |_| (0, 65536),
+        load: |s| s.demote_rate_limit_mbps,
+        store: |s, v| s.demote_rate_limit_mbps = v,
+    },
+    Tunable {
         name: "enabled_sources",
         unit: "",
         kind: Kind::Mask,
@@ -217,10 +232,11 @@ pub const TUNABLES: &[Tunable] = &[
         name: "quick_fault_ms",
         unit: "ms",
         kind: Kind::Number,
-        doc: "A hint fault counts as two accesses if it comes within this time of the kernel's \
-              mark: a page that is touched so soon is touched often. So a page of a large \
-              process, which the kernel's scan comes to less than once per window, is found hot \
-              at one look. 0 counts every fault once.",
+        doc: "A hint fault makes its page ready if it comes within this time of the kernel's mark: \
+              a page that is touched so soon is touched often. So a page of a large process, \
+              which the kernel's scan comes to less than once per window, is found hot at one \
+              look. While the top tier is full and pages change places, it is the limit of a \
+              shorter time that follows from what goes. 0 counts every fault once.",
         // A page that is swept once in 20 s is touched so soon after a mark in 0.6 % of cases.
         default: |_| 125,
         range: |_| (0, 60_000),

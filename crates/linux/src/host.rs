@@ -27,11 +27,30 @@ pub enum HostError {
     Read(#[from] ReadError),
 }
 
+/// Whether reclaim of the top tier moves cold pages down. An operator may change it at any time, so
+/// it is asked each time; the file stays open.
+pub struct Demotion(Option<File>);
+
+impl Demotion {
+    /// The file is not there on kernels that cannot demote.
+    pub fn open(root: &SysRoot) -> Demotion {
+        Demotion(File::open(root.sys.join("kernel/mm/numa/demotion_enabled")).ok())
+    }
+
+    /// Whether it does now.
+    pub fn is_on(&self) -> bool {
+        let mut buffer = [0; 8];
+        let read = self.0.as_ref().map(|file| file.read_at(&mut buffer, 0));
+        matches!(read, Some(Ok(length)) if buffer[..length].trim_ascii() == b"true")
+    }
+}
+
 /// One migrator's view of the machine. Each migrator thread opens its own.
 pub struct Host {
     has_memory: File,
-    /// Whether reclaim demotes; not there on kernels that cannot.
-    demotion: Option<File>,
+    demotion: Demotion,
+    /// Set while somebody else makes room.
+    makes_room: Arc<AtomicBool>,
     topology: Topology,
     watermarks: Watermarks,
     resolver: Resolver,
@@ -52,7 +71,8 @@ impl Host {
         let has_memory = File::open(&path).map_err(|source| ReadError::Io { path, source })?;
         Ok(Host {
             has_memory,
-            demotion: File::open(root.sys.join("kernel/mm/numa/demotion_enabled")).ok(),
+            demotion: Demotion::open(&root),
+            makes_room: Arc::default(),
             watermarks: Watermarks::open(&root)?,
             resolver: Resolver::load()?,
             mover: Mover::new(),
@@ -77,6 +97,16 @@ impl Host {
         moved.append(&mut self.moved);
     }
 
+    /// A flag that is set while a demoter makes room: then promotion need not wake kswapd for it.
+    pub fn set_makes_room(&mut self, flag: Arc<AtomicBool>) {
+        self.makes_room = flag;
+    }
+
+    /// Whether promotion goes so far that kswapd makes room for more.
+    fn wakes_kswapd(&self) -> bool {
+        !self.makes_room.load(Ordering::Relaxed) && self.demotion.is_on()
+    }
+
     fn move_mapped(&mut self, pid: Pid, batch: &Batch, outcomes: &mut Vec<Outcome>) {
         self.addresses.clear();
         self.addresses
@@ -85,17 +115,6 @@ impl Host {
         self.mover
             .move_batch(pid, &self.addresses, batch.target, &mut self.statuses);
         outcomes.extend(self.statuses.iter().map(|status| status.outcome()));
-    }
-
-    /// Whether reclaim of the top tier moves cold pages down. An operator may change it at any
-    /// time.
-    fn reclaim_demotes(&self) -> bool {
-        let mut buffer = [0; 8];
-        let read = self
-            .demotion
-            .as_ref()
-            .map(|file| file.read_at(&mut buffer, 0));
-        matches!(read, Some(Ok(length)) if buffer[..length].trim_ascii() == b"true")
     }
 
     /// Whether the node still has memory: an offlined one has none. Asked at every pass, so the
@@ -138,7 +157,7 @@ impl Machine for Host {
         // Unreadable watermarks mean no room: promotion without them could push the node into
         // reclaim.
         match self.watermarks.refresh() {
-            Ok(()) if self.reclaim_demotes() => self.watermarks.room_with_reclaim_pages(target),
+            Ok(()) if self.wakes_kswapd() => self.watermarks.room_with_reclaim_pages(target),
             Ok(()) => self.watermarks.room_pages(target),
             Err(_) => 0,
         }

@@ -8,9 +8,11 @@ pub mod file_mover;
 pub mod hint_fault_knobs;
 pub mod host;
 pub mod knobs;
+pub mod lru_gen;
 mod mounts;
 pub mod mover;
 pub mod probe;
+pub mod reclaimer;
 pub mod resolver;
 pub mod root;
 pub mod topology;
@@ -18,4 +20,5 @@ pub mod vmstat;
 pub mod watermarks;
 
 pub use host::{Host, HostError};
+pub use reclaimer::Reclaimer;
 pub use root::{ReadError, SysRoot};

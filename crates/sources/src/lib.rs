@@ -26,6 +26,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pghot_engine::arbiter::Candidate;
+use pghot_engine::exchange::FaultTimes;
 use pghot_hotness::{Pfn, Table};
 use pghot_linux::SysRoot;
 use pghot_linux::knobs::{Knobs, KnobsError};
@@ -116,6 +117,11 @@ pub trait Source: Send {
     /// More counters of its own, by name, with units in the names.
     fn details(&self) -> BTreeMap<String, u64> {
         BTreeMap::new()
+    }
+
+    /// How soon after their marks hint faults came; `None` if it sees none.
+    fn fault_times(&self) -> Option<FaultTimes> {
+        None
     }
 
     /// Stops or resumes whatever makes the kernel produce events for this source, without

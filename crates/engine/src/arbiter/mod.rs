@@ -58,7 +58,7 @@ pub struct Config {
     pub rule: Rule,
     /// How long a scan may keep a process from changing its mappings.
     pub scan_stall_max: Duration,
-    /// A hint fault that comes sooner after its page was marked counts as two accesses.
+    /// A hint fault that comes sooner after its page was marked makes it ready.
     pub quick_fault: Duration,
     /// Hint faults report the pages that one process alone maps. Who reads accessed bits leaves
     /// those to them. The arbiter knows it, whatever it is told.
@@ -196,6 +196,11 @@ impl Arbiter {
     /// From now on sources work so; returns how they worked before.
     pub fn set_config(&mut self, config: &Config) -> Config {
         std::mem::replace(&mut self.config, *config)
+    }
+
+    /// From now on a hint fault is quick within this time.
+    pub fn set_quick_fault(&mut self, quick_fault: Duration) {
+        self.config.quick_fault = quick_fault;
     }
 
     /// Nothing is wanted any more, for good.

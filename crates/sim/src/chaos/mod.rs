@@ -175,12 +175,13 @@ impl Chaos {
     }
 
     fn change_a_tunable(&mut self) {
-        let (name, values) = match self.random.below(5) {
+        let (name, values) = match self.random.below(6) {
             0 => ("freq_threshold", ["1", "2", "3"]),
             1 => ("promote_rate_limit_MBps", ["1", "16", "256"]),
             2 => ("kmigrated_batch_nr", ["64", "512", "2048"]),
             // Nobody but these sees all of the memory; see `settings`.
             3 => ("enabled_sources", ["0xc", "0x18", "0x1d"]),
+            4 => ("demote_rate_limit_MBps", ["0", "16", "1024"]),
             _ => ("kmigrated_sleep_ms", ["50", "100", "1000"]),
         };
         let value = values[self.random.below(3) as usize];

@@ -12,6 +12,8 @@
 
 use std::collections::VecDeque;
 
+use pghot_engine::demoter;
+
 use super::{Look, ask, is_here};
 use crate::heat::Heat;
 use crate::memory::{ACTIVE, Page};
@@ -20,16 +22,30 @@ use crate::world::World;
 /// `MIN_NR_GENS`: as many are kept, so aging comes when one of them would be next.
 const GENERATIONS_MIN: usize = 2;
 
+/// `MAX_NR_GENS`: an aging that would make more puts the two oldest together.
+const GENERATIONS_MAX: usize = 4;
+
+/// One generation.
+#[derive(Debug, Clone, Default)]
+struct Generation {
+    heads: VecDeque<Page>,
+    /// When it was opened.
+    opened_ns: u64,
+}
+
 /// A node's folios by generation, the oldest first; there is always one.
 #[derive(Debug, Clone)]
 pub struct Generations {
-    of: VecDeque<VecDeque<Page>>,
+    of: VecDeque<Generation>,
+    /// The number of the oldest.
+    oldest_seq: u64,
 }
 
 impl Default for Generations {
     fn default() -> Generations {
         Generations {
-            of: VecDeque::from([VecDeque::new()]),
+            of: VecDeque::from([Generation::default()]),
+            oldest_seq: 0,
         }
     }
 }
@@ -40,21 +56,51 @@ impl Generations {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.of.iter().map(VecDeque::len).sum()
+        self.of
+            .iter()
+            .map(|generation| generation.heads.len())
+            .sum()
+    }
+
+    /// As the kernel lists them; folios that left are counted until somebody looks at them.
+    pub fn list(&self, world: &World) -> Vec<demoter::Generation> {
+        let listed = |(generation, seq): (&Generation, u64)| {
+            let first = generation.heads.front();
+            let region = first.and_then(|&head| world.memory.region_of(head));
+            let folio_pages = region.map_or(1, |region| u64::from(region.folio_pages));
+            demoter::Generation {
+                seq,
+                age_ms: world.now_ns.saturating_sub(generation.opened_ns) / 1_000_000,
+                pages: generation.heads.len() as u64 * folio_pages,
+            }
+        };
+        self.of.iter().zip(self.oldest_seq..).map(listed).collect()
     }
 
     fn youngest(&mut self) -> &mut VecDeque<Page> {
         let last = self.of.len() - 1;
-        &mut self.of[last]
+        &mut self.of[last].heads
+    }
+
+    fn open(&mut self, now_ns: u64) {
+        self.of.push_back(Generation {
+            heads: VecDeque::new(),
+            opened_ns: now_ns,
+        });
+    }
+
+    fn drop_empty(&mut self) {
+        while self.of.len() > 1 && self.of[0].heads.is_empty() {
+            self.of.pop_front();
+            self.oldest_seq += 1;
+        }
     }
 
     pub(super) fn look(&mut self, world: &mut World, nid: usize) -> Look {
         let mut spent_ns = world.spec.costs.reclaim_ns;
-        while self.of.len() > 1 && self.of[0].is_empty() {
-            self.of.pop_front();
-        }
+        self.drop_empty();
         if self.of.len() == 1 {
-            self.of.push_back(VecDeque::new());
+            self.open(world.now_ns);
         }
         if self.of.len() <= GENERATIONS_MIN {
             spent_ns += self.age(world, nid);
@@ -65,9 +111,22 @@ impl Generations {
         }
     }
 
+    /// Looks at the next folio of the generations up to `seq`; `None` if there is none, or only the
+    /// youngest are left, which nobody may ask for.
+    pub(super) fn look_up_to(&mut self, world: &mut World, nid: usize, seq: u64) -> Option<Look> {
+        self.drop_empty();
+        if self.oldest_seq > seq || self.of.len() <= GENERATIONS_MIN {
+            return None;
+        }
+        Some(Look {
+            spent_ns: world.spec.costs.reclaim_ns,
+            victim: self.next_victim(world, nid),
+        })
+    }
+
     /// Takes what was accessed to the youngest generation and opens a younger one; what that took,
     /// in ns.
-    fn age(&mut self, world: &mut World, nid: usize) -> f64 {
+    pub(super) fn age(&mut self, world: &mut World, nid: usize) -> f64 {
         let mut young = std::mem::take(self.youngest());
         let mut walked = young.len();
         young.retain(|&head| is_here(world, head, nid));
@@ -77,8 +136,8 @@ impl Generations {
         }
         let last = self.of.len() - 1;
         for generation in self.of.iter_mut().take(last) {
-            walked += generation.len();
-            generation.retain(|&head| {
+            walked += generation.heads.len();
+            generation.heads.retain(|&head| {
                 let is_young = is_young(world, head);
                 if is_young {
                     young.push_back(head);
@@ -87,26 +146,33 @@ impl Generations {
             });
         }
         *self.youngest() = young;
-        self.of.push_back(VecDeque::new());
+        self.open(world.now_ns);
+        if self.of.len() > GENERATIONS_MAX
+            && let Some(mut oldest) = self.of.pop_front()
+        {
+            self.oldest_seq += 1;
+            oldest.heads.append(&mut self.of[0].heads);
+            self.of[0].heads = oldest.heads;
+        }
         walked as f64 * world.spec.costs.accessed_bit_ns
     }
 
     /// Looks at the next folio of the oldest generation; it is returned if nobody wants it.
     fn next_victim(&mut self, world: &mut World, nid: usize) -> Option<(Page, u32)> {
-        let head = self.of[0].pop_front()?;
+        let head = self.of[0].heads.pop_front()?;
         if !is_here(world, head, nid) {
             return None;
         }
         if was_touched_since(world, head) {
             match world.memory.is_mapped(head) {
                 true => self.youngest().push_back(head),
-                false => self.of[1].push_back(head),
+                false => self.of[1].heads.push_back(head),
             }
             return None;
         }
         let pages = world.memory.region_of(head)?.folio_pages;
         // If it cannot go, it is looked at again when its generation's turn comes.
-        self.of[1].push_back(head);
+        self.of[1].heads.push_back(head);
         Some((head, pages))
     }
 }

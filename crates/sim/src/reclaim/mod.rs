@@ -126,6 +126,52 @@ pub fn reclaim(world: &mut World, nid: usize, tiering_is_on: bool, budget_ns: f6
     spent_ns
 }
 
+/// Ages a node by request; what it took, in ns. Nothing happens where there are no generations.
+pub fn age(world: &mut World, nid: usize) -> f64 {
+    with_generations(world, nid, |generations, world| generations.age(world, nid)).unwrap_or(0.0)
+}
+
+/// Demotes so many pages of the generations up to `seq` by request; returns how many went, and what
+/// it took, in ns.
+pub fn demote_oldest(world: &mut World, nid: usize, seq: u64, pages: u64) -> (u64, f64) {
+    let demoted = with_generations(world, nid, |generations, world| {
+        let (mut went, mut spent_ns) = (0, 0.0);
+        // As kswapd, it would find the same folios again.
+        for _ in 0..generations.len() {
+            if went >= pages {
+                break;
+            }
+            let Some(look) = generations.look_up_to(world, nid, seq) else {
+                break;
+            };
+            spent_ns += look.spent_ns;
+            if let Some((head, pages)) = look.victim {
+                let took_ns = demote(world, head, pages);
+                spent_ns += took_ns;
+                went += if took_ns > 0.0 { u64::from(pages) } else { 0 };
+            }
+        }
+        (went, spent_ns)
+    });
+    demoted.unwrap_or_default()
+}
+
+/// Nothing is added to the node's generations meanwhile.
+fn with_generations<R>(
+    world: &mut World,
+    nid: usize,
+    work: impl FnOnce(&mut Generations, &mut World) -> R,
+) -> Option<R> {
+    let empty = Lru::new(world.spec.kernel.lru);
+    let mut lru = std::mem::replace(&mut world.nodes[nid].lru, empty);
+    let result = match &mut lru {
+        Lru::Generations(generations) => Some(work(generations, world)),
+        Lru::Lists(_) => None,
+    };
+    world.nodes[nid].lru = lru;
+    result
+}
+
 /// Asks whether a folio was accessed; how, is for who asks.
 fn ask(world: &mut World, head: Page, how: fn(&mut Heat, &mut Memory, Page, u64) -> bool) -> bool {
     how(&mut world.heat, &mut world.memory, head, world.now_ns)

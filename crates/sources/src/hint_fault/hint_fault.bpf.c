@@ -19,10 +19,16 @@ struct vm_fault {
 	pte_t *pte;
 } __attribute__((preserve_access_index));
 
+/* As in the engine's exchange.rs. */
+#define FAULT_CLASSES   8
+#define NARROWEST_SHIFT 3
+
 struct source_stats {
 	struct source_counters common;
-	/* Faults so soon after the mark that they counted twice. */
+	/* Faults so soon after the mark that their page is hot. */
 	__u64 quick_faults;
+	/* By time since the mark: below 8 ms, 16 ms, and so on. */
+	__u64 fault_times[FAULT_CLASSES];
 };
 
 /* Written by the daemon while programs run. 0: no fault is quick. */
@@ -39,6 +45,9 @@ struct {
 #define PTE_PRESENT  0x1ull
 #define PTE_PFN_MASK 0x000ffffffffff000ull
 #define PMD_PFN_MASK 0x000fffffffe00000ull
+
+/* For the verifier, which bounds the loop by it. */
+#define PRECISION_FREQ_MAX 7
 
 /*
  * Called with the page-table lock held, for base pages and huge ones, just where the kernel counts
@@ -77,17 +86,34 @@ int BPF_PROG(hint_fault, struct folio *folio, struct vm_fault *vmf)
 	__u64 now_ns = bpf_ktime_get_ns();
 	__u64 now_ms = now_ns / NSEC_PER_MSEC;
 
-	if (report_folio(&s->common, head, 1ull << order, nid, now_ms) != HOTNESS_RECORDED ||
-	    !quick_fault_ms || since_mark_ms(folio) >= quick_fault_ms)
+	int result = report_folio(&s->common, head, 1ull << order, nid, now_ms);
+
+	if (result != HOTNESS_RECORDED && result != HOTNESS_BECAME_READY)
+		return 0;
+
+	__u32 since_ms = since_mark_ms(folio);
+
+	for (__u32 i = 0; i < FAULT_CLASSES; i++) {
+		if (since_ms >> (NARROWEST_SHIFT + i))
+			continue;
+		s->fault_times[i]++;
+		break;
+	}
+	if (since_ms >= quick_fault_ms)
 		return 0;
 	/*
 	 * Touched so soon after the mark, hence often. The scan may come back to this page only
-	 * when the window is over, so this is counted as the second access that it would have seen.
+	 * when the window is over, so it is counted as often as a record can count: the page is
+	 * ready, and before those that merely were touched now and then.
 	 */
 	s->quick_faults++;
-	if (report(head, nid, now_ms) == HOTNESS_BECAME_READY) {
-		s->common.became_ready++;
-		sample_ready(head, now_ns);
+	__u32 freq_max = hotness_layout(shape.precision).freq_max;
+
+	for (__u32 i = 1; i < PRECISION_FREQ_MAX && i < freq_max; i++) {
+		if (report(head, nid, now_ms) == HOTNESS_BECAME_READY) {
+			s->common.became_ready++;
+			sample_ready(head, now_ns);
+		}
 	}
 	return 0;
 }

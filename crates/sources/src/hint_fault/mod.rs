@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use pghot_engine::exchange::FaultTimes;
 use pghot_linux::SysRoot;
 use pghot_linux::hint_fault_knobs::{tiering_is_on, tiering_off, tiering_without_kernel_promotion};
 use pghot_linux::knobs::Knobs;
@@ -29,11 +30,13 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     fake: |table, config| Teller::boxed(&DESCRIPTOR, counts, table, config),
 };
 
-/// In a model a quick fault is recorded twice; the program counts it once, and beside that as
-/// quick.
+/// A quick fault is recorded as often as a record can count; the program counts it once, and beside
+/// that as quick.
 fn counts(event: Event, config: &Config) -> u32 {
     match event {
-        Event::HintFault(since_mark) if since_mark < config.quick_fault => 2,
+        Event::HintFault(since_mark) if since_mark < config.quick_fault => {
+            config.rule.format().freq_max()
+        }
         Event::HintFault(_) => 1,
         _ => 0,
     }
@@ -44,7 +47,8 @@ const NEEDS: &[&str] = &["btf", "numa_balancing", "promote_rate_limit"];
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/hint_fault.bpf.o"));
 
-/// Counters of its own, in the order of the program's `struct source_stats`.
+/// Counters of its own, in the order of the program's `struct source_stats`; then come the classes
+/// of [`FaultTimes`].
 const DETAILS: &[&str] = &["quick_faults"];
 
 struct HintFault {
@@ -121,6 +125,12 @@ impl Source for HintFault {
         let counted = self.reporter.own_counters().unwrap_or_default();
         let names = DETAILS.iter().map(|name| (*name).to_owned());
         names.zip(counted).collect()
+    }
+
+    fn fault_times(&self) -> Option<FaultTimes> {
+        let counted = self.reporter.own_counters().ok()?;
+        let times = counted.get(DETAILS.len()..)?;
+        Some(FaultTimes(times.try_into().ok()?))
     }
 
     fn stand_by(&mut self, knobs: &mut Knobs, standing_by: bool) -> Result<(), Error> {

@@ -8,11 +8,11 @@ use std::time::Duration;
 use memmap2::MmapMut;
 use pghot_linux::SysRoot;
 use pghot_linux::host::monotonic;
+use pghot_linux::lru_gen::{self, Key, Listed, Mode, Refusal};
 use tracing::warn;
 
 use super::generations::{Generations, Moment};
-use super::lru_gen::{self, Listed, Mode, Refusal};
-use super::schedule::{Found, Key, Pass, Schedule};
+use super::schedule::{Found, Pass, Schedule};
 use crate::Config;
 use crate::worker::{Pace, thread_cpu};
 

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pghot_hotness::{Pfn, Table};
+use pghot_linux::lru_gen::{Key, Listed};
 
 use super::DESCRIPTOR;
-use super::lru_gen::Listed;
-use super::schedule::{Found, Key, Pass, Schedule};
+use super::schedule::{Found, Pass, Schedule};
 use crate::bulk::BulkReporter;
 use crate::fake::{AccessedBits, Fake, Owner, report_young};
 use crate::{Config, Descriptor, SourceStats};

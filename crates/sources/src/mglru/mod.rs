@@ -12,6 +12,7 @@ use libbpf_rs::OpenObject;
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{Func, FuncProto};
 use pghot_linux::SysRoot;
+use pghot_linux::lru_gen::{self, Mode};
 
 use crate::attach::{Reporter, choose};
 use crate::worker::Worker;
@@ -21,12 +22,10 @@ use crate::{
 };
 use ager::{Ager, Aging, Shared};
 use generations::Generations;
-use lru_gen::Mode;
 
 mod ager;
 mod fake;
 mod generations;
-mod lru_gen;
 mod place;
 mod schedule;
 

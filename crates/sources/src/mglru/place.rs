@@ -9,9 +9,8 @@ use pghot_hint::Range;
 use pghot_hotness::{Nid, Pfn};
 use pghot_linux::SysRoot;
 use pghot_linux::bpf::Callable;
+use pghot_linux::lru_gen::{self, Key};
 
-use super::lru_gen;
-use super::schedule::Key;
 use crate::Error;
 use crate::app_hint::pages::{self, Pages};
 use crate::attach::{Reporter, choose};

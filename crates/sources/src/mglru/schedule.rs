@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use pghot_hotness::Rule;
+use pghot_linux::lru_gen::{Key, Listed};
 
-use super::lru_gen::Listed;
 use crate::budget::Budget;
 
 /// From one pass over a lruvec to the next, work time included, if the window allows it: that of
@@ -38,15 +38,6 @@ const REST_MAX: Duration = Duration::from_secs(32);
 /// Records tell times to 256 ms, and this thread is woken late: passes this much closer than the
 /// window surely count together.
 const SLACK: Duration = Duration::from_millis(512);
-
-/// A memcg's pages on one node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Key {
-    /// The kernel's id of the memcg, as `lru_gen` shows it.
-    pub memcg_id: u64,
-    /// The node.
-    pub nid: u32,
-}
 
 /// What a pass over a lruvec found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -202,6 +202,6 @@ mod tests {
         let svg = chart.finish();
         assert_eq!(svg.matches("class=\"tick").count(), 5 + 5 + 2);
         assert!(svg.contains("a &lt;chart&gt;"));
-        assert!(svg.contains("points=\"50.0,226.0 386.0,26.0\""), "{svg}");
+        assert!(svg.contains("points=\"50.0,226.0 378.0,26.0\""), "{svg}");
     }
 }

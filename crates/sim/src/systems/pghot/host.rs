@@ -1,12 +1,14 @@
 //! The modelled machine, for the engine: who maps a page, how much room there is, and moves with
 //! their costs and refusals.
 
+use pghot_engine::demoter::{Lruvec, Reclaim, Unable};
 use pghot_engine::{Batch, FileId, Found, Machine, NodeRole, Outcome, Owner, Place};
 use pghot_hotness::{Nid, Pfn};
 
 use super::EPOCH_MS;
 use crate::memory::{ABSENT, Memory, Page, page_of, pfn_of};
 use crate::node::Node;
+use crate::reclaim::{self, Lru};
 use crate::world::World;
 
 /// Finding out who maps a page, in ns.
@@ -20,6 +22,8 @@ pub struct Host<'a> {
     pub world: &'a mut World,
     /// What the pass took so far, in ns: the daemon's clock goes on while it works.
     pub spent_ns: f64,
+    /// Somebody makes room, so that kswapd need not be woken for it.
+    pub is_room_made: bool,
 }
 
 impl Machine for Host<'_> {
@@ -38,8 +42,8 @@ impl Machine for Host<'_> {
     }
 
     fn room_pages(&mut self, target: Nid) -> u64 {
-        let demotes = self.world.spec.kernel.demotion_enabled;
-        let room = |node: &Node| match demotes {
+        let wakes_kswapd = self.world.spec.kernel.demotion_enabled && !self.is_room_made;
+        let room = |node: &Node| match wakes_kswapd {
             true => node.room_with_reclaim(),
             false => node.room(),
         };
@@ -71,6 +75,48 @@ impl Machine for Host<'_> {
             let outcome = head.map_or(Outcome::Gone, |head| self.move_one(head, folio.pages, to));
             outcomes.push(outcome);
         }
+    }
+}
+
+impl Reclaim for Host<'_> {
+    fn now_ms(&self) -> u64 {
+        Machine::now_ms(self)
+    }
+
+    fn role(&mut self, nid: Nid) -> NodeRole {
+        Machine::role(self, nid)
+    }
+
+    fn room_pages(&mut self, nid: Nid) -> u64 {
+        self.world.nodes.get(nid as usize).map_or(0, Node::room)
+    }
+
+    fn lower_room_pages(&mut self) -> u64 {
+        let lower = self.world.nodes.iter().filter(|node| !node.is_top_tier);
+        lower.map(Node::room).sum()
+    }
+
+    fn lruvecs(&mut self, nid: Nid) -> Result<Vec<Lruvec>, Unable> {
+        if !self.world.spec.kernel.demotion_enabled {
+            return Err(Unable::DemotionOff);
+        }
+        match self.world.nodes.get(nid as usize).map(|node| &node.lru) {
+            Some(Lru::Generations(generations)) => Ok(vec![Lruvec {
+                memcg_id: 1,
+                generations: generations.list(self.world),
+            }]),
+            _ => Err(Unable::NoGenerations),
+        }
+    }
+
+    fn age(&mut self, nid: Nid, _memcg_id: u64, _seq: u64) {
+        self.spent_ns += reclaim::age(self.world, nid as usize);
+    }
+
+    fn demote(&mut self, nid: Nid, _memcg_id: u64, seq: u64, pages: u64) -> u64 {
+        let (went, spent_ns) = reclaim::demote_oldest(self.world, nid as usize, seq, pages);
+        self.spent_ns += spent_ns;
+        went
     }
 }
 

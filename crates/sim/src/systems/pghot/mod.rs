@@ -4,12 +4,15 @@ mod bits;
 mod fakes;
 mod host;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use fakes::Fakes;
 use host::Host;
 use pghot_engine::arbiter::{Arbiter, Config};
+use pghot_engine::demoter::{Demand, Demoter, Waiting};
+use pghot_engine::exchange::FaultTimes;
 use pghot_engine::{Migrator, Settings, TUNABLES, Totals, next_pass_ms};
 use pghot_hotness::{Format, Nid, Pfn, Rule, Span, Table};
 use pghot_sources::fake::{Access, Event};
@@ -44,12 +47,18 @@ struct Pghot {
     arbiter: Arbiter,
     fakes: Fakes,
     lanes: Vec<Lane>,
+    demoter: Demoter,
+    demoter_due_ms: u64,
+    /// Hint faults so far, and within which time they are quick now.
+    faults: FaultTimes,
+    quick_fault_ms: u32,
 }
 
 /// One lower-tier node's migrator.
 struct Lane {
     migrator: Migrator,
     due_ms: u64,
+    waiting: BTreeMap<Nid, Waiting>,
 }
 
 fn daemon_ms(world: &World) -> u64 {
@@ -66,11 +75,16 @@ impl Pghot {
         let lane = |nid| Lane {
             migrator: Migrator::new(nid),
             due_ms: EPOCH_MS,
+            waiting: BTreeMap::new(),
         };
         let mut pghot = Pghot {
             arbiter: Arbiter::new(SOURCES.iter().map(Source::candidate), &config),
             fakes: Fakes::new(&table),
             lanes: world.spec.lower_tier().map(lane).collect(),
+            demoter: Demoter::default(),
+            demoter_due_ms: EPOCH_MS,
+            faults: FaultTimes::default(),
+            quick_fault_ms: settings.quick_fault_ms,
             settings,
             rule,
             table,
@@ -114,6 +128,7 @@ impl Pghot {
             let mut host = Host {
                 world,
                 spent_ns: 0.0,
+                is_room_made: self.demoter.is_able(),
             };
             let report = lane
                 .migrator
@@ -122,6 +137,37 @@ impl Pghot {
             let read = lane.migrator.totals().hot_sections - sections;
             world.counters.daemon_ns += spent_ns + read as f64 * SECTION_NS;
             lane.due_ms = next_pass_ms(report.started_ms, report.ended_ms, sleep_ms);
+            lane.waiting = report.waiting;
+        }
+    }
+
+    fn make_room(&mut self, world: &mut World) {
+        let now_ms = daemon_ms(world);
+        if now_ms < self.demoter_due_ms {
+            return;
+        }
+        let mut demand = Demand {
+            faults: self.faults,
+            ..Demand::default()
+        };
+        for lane in &self.lanes {
+            demand.add(&lane.waiting, lane.migrator.totals());
+        }
+        let mut host = Host {
+            world,
+            spent_ns: 0.0,
+            is_room_made: true,
+        };
+        let rest_ms = self.demoter.pass(&demand, &self.settings, &mut host);
+        let spent_ns = host.spent_ns;
+        world.counters.daemon_ns += spent_ns;
+        self.demoter_due_ms = now_ms + rest_ms + (spent_ns / 1e6) as u64;
+        let quick_fault_ms = self.demoter.quick_fault_ms(&self.settings);
+        if quick_fault_ms != self.quick_fault_ms {
+            self.quick_fault_ms = quick_fault_ms;
+            self.arbiter
+                .set_quick_fault(Duration::from_millis(quick_fault_ms.into()));
+            self.settle();
         }
     }
 }
@@ -198,6 +244,7 @@ impl System for Pghot {
             is_hinted: true,
         };
         let since_mark = Duration::from_millis(latency_ms);
+        self.faults.count(latency_ms);
         self.tell(Event::HintFault(since_mark), &access, world);
         // Between two looks at the free space, the kernel may still promote by itself.
         match world.nodes[node].has_plenty() {
@@ -229,6 +276,7 @@ impl System for Pghot {
         let now = daemon_time(world);
         self.fakes.step(world, tasks, now);
         self.pass(world);
+        self.make_room(world);
     }
 
     fn set(&mut self, (name, value): &Setting) -> Result<(), Error> {
@@ -240,6 +288,7 @@ impl System for Pghot {
         self.rule = settings.rule().map_err(|error| wrong(error.to_string()))?;
         self.arbiter.set_config(&Config::new(&settings, self.rule));
         self.arbiter.enable(settings.enabled_sources);
+        self.quick_fault_ms = settings.quick_fault_ms;
         self.settings = settings;
         self.settle();
         Ok(())
@@ -283,6 +332,7 @@ impl System for Pghot {
             "tunables": tunables.collect::<serde_json::Map<_, _>>(),
             "lower_tier": self.lanes.iter().map(lane).collect::<Vec<_>>(),
             "sources": stats.collect::<serde_json::Map<_, _>>(),
+            "demoter": self.demoter.report(),
             "source_states": states.collect::<serde_json::Map<_, _>>(),
         })
     }

@@ -1,20 +1,30 @@
-//! The kernel's MGLRU files: what `lru_gen` lists, how an aging is asked for, what is switched on.
+//! The kernel's MGLRU files: what `lru_gen` lists, how an aging and an eviction are asked for, what
+//! is switched on.
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use pghot_linux::SysRoot;
+use pghot_engine::demoter::Generation;
 
-use super::schedule::Key;
+use crate::SysRoot;
 
 /// Bit of `enabled`: the kernel walks page tables to age.
 const MM_WALK: u64 = 0x2;
 /// Bit of `enabled`: MGLRU itself.
 const CORE: u64 = 0x1;
 
-/// A memcg's pages on one node, as `lru_gen` lists them.
+/// A memcg's pages on one node: a lruvec.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    /// The kernel's id of the memcg, as `lru_gen` shows it.
+    pub memcg_id: u64,
+    /// The node.
+    pub nid: u32,
+}
+
+/// A lruvec, as `lru_gen` lists it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Listed {
     /// The youngest generation.
@@ -55,8 +65,8 @@ pub fn mode(text: &str) -> Mode {
     }
 }
 
-/// Parses the list: lruvecs of the wanted nodes that have pages. What is not understood is left
-/// out.
+/// Parses the list: the generations of the lruvecs of the wanted nodes that have pages, the oldest
+/// first. What is not understood is left out.
 ///
 /// ```text
 /// memcg     1 /
@@ -66,8 +76,8 @@ pub fn mode(text: &str) -> Mode {
 ///
 /// The numbers of a generation are its sequence number, its age in ms, and its anonymous and file
 /// pages.
-pub fn parse(list: &str, wanted: impl Fn(u32) -> bool) -> BTreeMap<Key, Listed> {
-    let mut lruvecs = BTreeMap::new();
+pub fn generations(list: &str, wanted: impl Fn(u32) -> bool) -> BTreeMap<Key, Vec<Generation>> {
+    let mut lruvecs = BTreeMap::<Key, Vec<Generation>>::new();
     let (mut memcg_id, mut nid) = (None, None);
     // Without the memory controller there is one memcg, 0; with it, 0 stands for those that were
     // removed and still hold pages, which cannot be aged.
@@ -89,15 +99,33 @@ pub fn parse(list: &str, wanted: impl Fn(u32) -> bool) -> BTreeMap<Key, Listed> 
                 let (Some(memcg_id), Some(nid), Ok(seq)) = (memcg_id, nid, seq.parse()) else {
                     continue;
                 };
-                let pages = words.skip(1).filter_map(|pages| pages.parse::<u64>().ok());
-                let listed: &mut Listed = lruvecs.entry(Key { memcg_id, nid }).or_default();
-                listed.max_seq = listed.max_seq.max(seq);
-                listed.pages += pages.sum::<u64>();
+                let mut numbers = words.filter_map(|number| number.parse::<u64>().ok());
+                lruvecs
+                    .entry(Key { memcg_id, nid })
+                    .or_default()
+                    .push(Generation {
+                        seq,
+                        age_ms: numbers.next().unwrap_or(0),
+                        pages: numbers.sum(),
+                    });
             }
         }
     }
-    lruvecs.retain(|key, listed| listed.pages > 0 && (key.memcg_id != 0 || !has_ids));
+    lruvecs.retain(|key, generations| {
+        generations.sort_by_key(|generation| generation.seq);
+        generations.iter().any(|generation| generation.pages > 0) && (key.memcg_id != 0 || !has_ids)
+    });
     lruvecs
+}
+
+/// The same, without the generations apart.
+pub fn parse(list: &str, wanted: impl Fn(u32) -> bool) -> BTreeMap<Key, Listed> {
+    let listed = |generations: Vec<Generation>| Listed {
+        max_seq: generations.last().map_or(0, |youngest| youngest.seq),
+        pages: generations.iter().map(|generation| generation.pages).sum(),
+    };
+    let lruvecs = generations(list, wanted).into_iter();
+    lruvecs.map(|(key, of)| (key, listed(of))).collect()
 }
 
 /// The memcg of the process whose `/proc/PID/cgroup` is `cgroups`: that of its control group, or of
@@ -143,9 +171,25 @@ pub enum Refusal {
 
 /// Asks for one aging; returns when it is done.
 pub fn age(path: &Path, key: Key, max_seq: u64) -> Result<(), Refusal> {
+    write(path, &command(key, max_seq))
+}
+
+/// The command that evicts up to so many pages of a lruvec's generations up to `seq`, the oldest
+/// first. Where reclaim demotes they go to the lower tier. With swappiness 200, for with 0
+/// anonymous pages stay.
+pub fn eviction(key: Key, seq: u64, pages: u64) -> String {
+    format!("- {} {} {seq} 200 {pages}\n", key.memcg_id, key.nid)
+}
+
+/// Asks for it; returns when it is done. The two youngest generations are refused.
+pub fn evict(path: &Path, key: Key, seq: u64, pages: u64) -> Result<(), Refusal> {
+    write(path, &eviction(key, seq, pages))
+}
+
+fn write(path: &Path, command: &str) -> Result<(), Refusal> {
     let write = || {
         let mut file = OpenOptions::new().write(true).open(path)?;
-        file.write_all(command(key, max_seq).as_bytes())
+        file.write_all(command.as_bytes())
     };
     write().map_err(|error| refusal(&error))
 }
@@ -201,6 +245,9 @@ memcg    40 /g
             ),
         ];
         assert_eq!(listed, BTreeMap::from(expected));
+        let of_root = &generations(LIST, |nid| nid == 2)[&key(1)];
+        let ages: Vec<_> = of_root.iter().map(|g| (g.seq, g.age_ms, g.pages)).collect();
+        assert_eq!(ages, [(3, 167_880, 16_384), (4, 2000, 1007)]);
     }
 
     #[test]
@@ -243,6 +290,7 @@ memcg    40 /g
             nid: 2,
         };
         assert_eq!(command(key, 9), "+ 40 2 9 200 1\n");
+        assert_eq!(eviction(key, 7, 512), "- 40 2 7 200 512\n");
     }
 
     #[test]

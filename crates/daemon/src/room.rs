@@ -1,0 +1,59 @@
+//! The thread that makes room in the top tier: runs the engine's demoter for all lanes.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use pghot_engine::demoter::{Demand, Demoter, DemoterReport, Reclaim};
+use pghot_engine::exchange::FaultTimes;
+
+use crate::lane::Lane;
+use crate::lock;
+use crate::shared::Shared;
+
+/// What the thread shows of itself.
+#[derive(Default)]
+pub struct Room {
+    /// After each pass.
+    pub published: Mutex<DemoterReport>,
+    /// Whether it makes room: then promotion leaves kswapd alone.
+    pub is_made: Arc<AtomicBool>,
+}
+
+/// Makes room until a stop is requested.
+pub fn run(shared: &Shared, machine: &mut dyn Reclaim) {
+    let mut demoter = Demoter::default();
+    let mut faults = FaultTimes::default();
+    let mut told_ms = shared.settings().quick_fault_ms;
+    while !shared.stop.is_requested() {
+        let settings = shared.settings();
+        let demand = demand(&shared.lanes, faults);
+        let rest_ms = demoter.pass(&demand, &settings, machine);
+        shared
+            .room
+            .is_made
+            .store(demoter.is_able(), Ordering::Relaxed);
+        let quick_fault_ms = demoter.quick_fault_ms(&settings);
+        // Nothing is asked of sources while everything has room.
+        if (demoter.report().is_wanted || quick_fault_ms != told_ms)
+            && let Some(seen) = shared.watch_faults(quick_fault_ms)
+        {
+            (faults, told_ms) = (seen, quick_fault_ms);
+        }
+        lock(&shared.room.published).clone_from(demoter.report());
+        shared.stop.sleep(Duration::from_millis(rest_ms));
+    }
+}
+
+/// What waits, and what came of promotion, of all lanes together.
+fn demand(lanes: &[Lane], faults: FaultTimes) -> Demand {
+    let mut demand = Demand {
+        faults,
+        ..Demand::default()
+    };
+    for lane in lanes {
+        let published = lock(&lane.published);
+        demand.add(&published.last_pass.waiting, &published.totals);
+    }
+    demand
+}

@@ -1,0 +1,296 @@
+//! Makes room in the top tier for the pages that wait below: the other half of a promotion into a
+//! full node.
+//!
+//! The kernel sorts the pages of a control group on a node (a *lruvec*) into *generations*, by when
+//! they were last accessed. An *aging* looks at all accessed bits, takes what was accessed into the
+//! youngest generation, and opens one that is younger still. So the pages of a generation have not
+//! been touched from the moment when the next one was opened until the last aging; what was touched
+//! since is found when its turn comes to go, and stays. The two youngest generations never go.
+//!
+//! ```text
+//! what waits beyond the room there is → as much as the exchange allows → the longest idle first
+//!   → if too few are idle: age, and look again one time scale later
+//! ```
+
+mod reclaim;
+mod report;
+mod survey;
+
+use std::collections::BTreeMap;
+
+use pghot_hotness::Nid;
+use serde::{Deserialize, Serialize};
+
+use crate::exchange::{Exchange, FaultTimes, Outcomes, Rest, Round};
+use crate::{NodeRole, Outcome, Settings, Totals};
+use survey::Survey;
+
+pub use reclaim::{Generation, Lruvec, Reclaim, Unable};
+pub use report::DemoterReport;
+
+/// Between two times that the longest idle pages are tried, in ms.
+const LONGEST_AGAIN_MS: u64 = 1000;
+
+/// Agings may take one part in so many of the time until the next: while pages change places, and
+/// while it is looked whether they should.
+const AGING_SHARE: (u64, u64) = (8, 20);
+
+/// Fewer pages are not worth a call.
+const PAGES_MIN: u64 = 32;
+
+/// When nothing has waited for so long, in ms, it is looked more rarely.
+const QUIET_MS: u64 = 2000;
+
+/// The longest between two passes, in ms, and the shortest.
+const INTERVAL_MS: (u64, u64) = (100, 8);
+
+/// Pages that are ready, for one target.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Waiting {
+    /// A quick fault told of them, or as many accesses as a record counts.
+    pub quick_pages: u64,
+    /// The others.
+    pub counted_pages: u64,
+}
+
+/// What the migrators know.
+#[derive(Debug, Clone, Default)]
+pub struct Demand {
+    /// By target, of all migrators together.
+    pub waiting: BTreeMap<Nid, Waiting>,
+    /// Hint faults since the start.
+    pub faults: FaultTimes,
+    /// What came of promotion since the start.
+    pub outcomes: Outcomes,
+}
+
+impl Demand {
+    /// Adds what one migrator knows: what waited in its last pass, and what it has done.
+    pub fn add(&mut self, waiting: &BTreeMap<Nid, Waiting>, totals: &Totals) {
+        for (&nid, here) in waiting {
+            let all = self.waiting.entry(nid).or_default();
+            all.quick_pages += here.quick_pages;
+            all.counted_pages += here.counted_pages;
+        }
+        self.outcomes.promoted += totals.outcomes.get(Outcome::Moved);
+        self.outcomes.returned += totals.returned_pages;
+    }
+}
+
+/// Makes room in all top-tier nodes.
+#[derive(Default)]
+pub struct Demoter {
+    exchange: Exchange,
+    report: DemoterReport,
+    /// By target.
+    agings: BTreeMap<Nid, Agings>,
+    /// When the longest idle pages may be tried again.
+    longest_again_ms: u64,
+    /// When pages last waited for room.
+    wanted_ms: u64,
+}
+
+/// When a node was aged: in pairs, as far apart as pages must be idle, and then not before the time
+/// that it took is a small share.
+#[derive(Debug, Clone, Copy, Default)]
+struct Agings {
+    /// The first of a pair, if the second is yet to come.
+    opened_ms: Option<u64>,
+    /// What the present pair, or the last, took so far.
+    took_ms: u64,
+    /// No earlier than this.
+    next_ms: u64,
+}
+
+impl Demoter {
+    /// What it does.
+    pub fn report(&self) -> &DemoterReport {
+        &self.report
+    }
+
+    /// Whether room is made by this, so that promotion need not wake the kernel's own reclaim.
+    pub fn is_able(&self) -> bool {
+        self.report.unable.is_none()
+    }
+
+    /// How soon after its mark a hint fault must come to be quick, in ms: as the exchange wants it,
+    /// or as set.
+    pub fn quick_fault_ms(&self, settings: &Settings) -> u32 {
+        match self.report.is_wanted && self.is_able() {
+            true => self.exchange.touched_ms(settings),
+            false => settings.quick_fault_ms,
+        }
+    }
+
+    /// One pass over all targets; returns the ms until the next.
+    pub fn pass(&mut self, demand: &Demand, settings: &Settings, machine: &mut dyn Reclaim) -> u64 {
+        let now_ms = machine.now_ms();
+        let Demand {
+            faults, outcomes, ..
+        } = *demand;
+        self.exchange.note(now_ms, faults, outcomes, settings);
+        self.report.is_wanted = false;
+        for (&nid, waiting) in &demand.waiting {
+            let all = waiting.quick_pages + waiting.counted_pages;
+            if machine.role(nid) == NodeRole::TopTier && machine.room_pages(nid) < all {
+                self.report.is_wanted = true;
+                self.wanted_ms = now_ms;
+                self.make_room(nid, waiting, settings, machine);
+            }
+        }
+        self.report.resting = self.exchange.resting(machine.now_ms());
+        self.report.touched_ms = self.exchange.touched_ms(settings);
+        self.report.idle_ms = self.exchange.idle_ms(settings);
+        self.report.is_proven = self.exchange.is_proven();
+        self.report.rate_pages_s = self.exchange.rate_pages_s();
+        self.report.note_change(now_ms);
+        let mut agings = self.agings.values();
+        match self.report.is_wanted {
+            true if agings.any(|agings| agings.opened_ms.is_some()) => {
+                self.report.idle_ms.clamp(INTERVAL_MS.1, INTERVAL_MS.0)
+            }
+            true => INTERVAL_MS.0 / 2,
+            false if now_ms < self.wanted_ms + QUIET_MS => INTERVAL_MS.0,
+            false => QUIET_MS / 4,
+        }
+    }
+
+    fn make_room(
+        &mut self,
+        nid: Nid,
+        waiting: &Waiting,
+        settings: &Settings,
+        machine: &mut dyn Reclaim,
+    ) {
+        let now_ms = machine.now_ms();
+        let lruvecs = match settings.demote_rate_limit_mbps {
+            0 => Err(Unable::SwitchedOff),
+            _ => machine.lruvecs(nid),
+        };
+        let lruvecs = match lruvecs {
+            Ok(lruvecs) => lruvecs,
+            Err(unable) => {
+                self.report.unable = Some(unable);
+                return;
+            }
+        };
+        self.report.unable = None;
+        // The longest idle first: who has not been touched for longer than it takes to count
+        // accesses may go for all that wait.
+        let longest = Survey::new(&lruvecs, Exchange::widest_idle_ms(settings));
+        let resting = self.exchange.resting(now_ms);
+        let is_worth_it = longest.cold_pages() >= waiting.quick_pages + waiting.counted_pages;
+        if is_worth_it && resting != Some(Rest::TheyCameBack) && now_ms >= self.longest_again_ms {
+            self.longest_again_ms = now_ms + LONGEST_AGAIN_MS;
+            self.exchange.go_to_widest(now_ms, settings);
+        }
+        if self.exchange.resting(now_ms).is_some() {
+            return;
+        }
+        if self.exchange.takes_counted(settings) && longest.is_known {
+            return self.serve(nid, waiting, longest, settings, machine);
+        }
+        let is_searching = !self.exchange.is_proven() || self.exchange.takes_counted(settings);
+        if is_searching && !self.exchange.search(settings) {
+            return;
+        }
+        if self.age(nid, &lruvecs, settings, machine)
+            && let Ok(lruvecs) = machine.lruvecs(nid)
+        {
+            // At once, for soon the others will have been touched as well.
+            let survey = Survey::new(&lruvecs, self.exchange.idle_ms(settings));
+            self.serve(nid, waiting, survey, settings, machine);
+        }
+    }
+
+    /// Judges what was found idle, and demotes of it what is wanted.
+    fn serve(
+        &mut self,
+        nid: Nid,
+        waiting: &Waiting,
+        survey: Survey,
+        settings: &Settings,
+        machine: &mut dyn Reclaim,
+    ) {
+        let now_ms = machine.now_ms();
+        let mut waited = waiting.quick_pages;
+        if self.exchange.takes_counted(settings) {
+            waited += waiting.counted_pages;
+        }
+        self.exchange
+            .note_idle(now_ms, survey.idle_share(), settings);
+        let allowed = self.exchange.refill(now_ms, settings);
+        if !self.exchange.is_proven() {
+            return;
+        }
+        let idle = survey.cold_pages();
+        let mut wanted = waited.saturating_sub(machine.room_pages(nid)).min(allowed);
+        let mut went = 0;
+        if wanted < PAGES_MIN {
+            wanted = 0;
+        } else if machine.lower_room_pages() < 2 * wanted {
+            self.report.rounds_lower_tier_full += 1;
+        } else {
+            went = survey.demote(nid, wanted, machine);
+        }
+        self.report.demoted_pages += went;
+        self.exchange.spend(went);
+        let round = Round {
+            waited,
+            idle,
+            wanted,
+            went,
+            aging_ms: self.agings.get(&nid).map_or(0, |agings| agings.took_ms),
+        };
+        self.exchange.note_round(now_ms, &round, settings);
+    }
+
+    /// Opens a younger generation in all lruvecs, if it is time; returns whether it was the second
+    /// of a pair.
+    fn age(
+        &mut self,
+        nid: Nid,
+        lruvecs: &[Lruvec],
+        settings: &Settings,
+        machine: &mut dyn Reclaim,
+    ) -> bool {
+        let idle_ms = self.exchange.idle_ms(settings);
+        let share = match self.exchange.is_proven() {
+            true => AGING_SHARE.0,
+            false => AGING_SHARE.1,
+        };
+        let agings = self.agings.entry(nid).or_default();
+        let began_ms = machine.now_ms();
+        match agings.opened_ms {
+            Some(opened_ms) if began_ms < opened_ms + idle_ms => return false,
+            None if began_ms < agings.next_ms => return false,
+            _ => {}
+        }
+        for lruvec in lruvecs {
+            if let Some(youngest) = lruvec.generations.last() {
+                machine.age(nid, lruvec.memcg_id, youngest.seq);
+                self.report.agings += 1;
+            }
+        }
+        let now_ms = machine.now_ms();
+        let took_ms = now_ms.saturating_sub(began_ms);
+        self.report.aging_ms_max = self.report.aging_ms_max.max(took_ms);
+        let is_second = agings.opened_ms.is_some();
+        *agings = match is_second {
+            false => Agings {
+                opened_ms: Some(now_ms),
+                took_ms,
+                ..*agings
+            },
+            true => Agings {
+                opened_ms: None,
+                next_ms: now_ms + ((agings.took_ms + took_ms) * share).max(idle_ms),
+                took_ms: agings.took_ms + took_ms,
+            },
+        };
+        is_second
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,83 @@
+//! A machine that demotes on demand, as the demoter sees it.
+
+use pghot_hotness::Nid;
+use serde::{Deserialize, Serialize};
+
+use crate::NodeRole;
+
+/// One generation of a lruvec.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Generation {
+    /// Its number; younger ones have higher numbers.
+    pub seq: u64,
+    /// How long ago it was opened, in ms.
+    pub age_ms: u64,
+    /// Base pages in it.
+    pub pages: u64,
+}
+
+/// The pages of a control group on a node.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Lruvec {
+    /// The control group's number.
+    pub memcg_id: u64,
+    /// Its generations, the oldest first.
+    pub generations: Vec<Generation>,
+}
+
+/// Why nothing can be demoted on demand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unable {
+    /// The multi-generational LRU is off, or its files are not there.
+    NoGenerations,
+    /// Reclaim does not demote.
+    DemotionOff,
+    /// Nothing is moved.
+    DryRun,
+    /// `demote_rate_limit_MBps` is 0.
+    SwitchedOff,
+}
+
+impl Unable {
+    /// Why, as a sentence for an operator.
+    pub fn sentence(self) -> &'static str {
+        match self {
+            Unable::NoGenerations => {
+                "pghot makes no room in the top tier itself: the multi-generational LRU is off, or \
+                 /sys/kernel/debug/lru_gen is not there"
+            }
+            Unable::DemotionOff => {
+                "nothing is demoted, so a full top tier stays as it is: \
+                 /sys/kernel/mm/numa/demotion_enabled is false"
+            }
+            Unable::DryRun => "a dry run demotes nothing",
+            Unable::SwitchedOff => "demotion is left to the kernel: demote_rate_limit_MBps is 0",
+        }
+    }
+}
+
+/// A machine that demotes on demand.
+pub trait Reclaim {
+    /// `CLOCK_MONOTONIC`, in ms.
+    fn now_ms(&self) -> u64;
+
+    /// What the node is now.
+    fn role(&mut self, nid: Nid) -> NodeRole;
+
+    /// Base pages that the node can take and stay above its high watermark.
+    fn room_pages(&mut self, nid: Nid) -> u64;
+
+    /// The same of all of the lower tier together: beyond it, reclaim would swap.
+    fn lower_room_pages(&mut self) -> u64;
+
+    /// The lruvecs of a node.
+    fn lruvecs(&mut self, nid: Nid) -> Result<Vec<Lruvec>, Unable>;
+
+    /// Opens a younger generation than `seq`, if that is the youngest.
+    fn age(&mut self, nid: Nid, memcg_id: u64, seq: u64);
+
+    /// Demotes about so many pages of the generations up to `seq`, oldest first, those accessed
+    /// meanwhile left out; returns how many went.
+    fn demote(&mut self, nid: Nid, memcg_id: u64, seq: u64, pages: u64) -> u64;
+}

@@ -1,0 +1,80 @@
+//! What a demoter does and why, for `status` and `explain`.
+
+use std::collections::VecDeque;
+
+use serde::{Deserialize, Serialize};
+
+use super::Unable;
+use crate::exchange::Rest;
+
+/// What a demoter does, for reports.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DemoterReport {
+    /// Pages demoted since the start.
+    pub demoted_pages: u64,
+    /// Agings asked for.
+    pub agings: u64,
+    /// The longest that one aging took, in ms.
+    pub aging_ms_max: u64,
+    /// Within which time what goes up was touched, in ms.
+    pub touched_ms: u32,
+    /// For how long what goes down was not touched, in ms.
+    pub idle_ms: u64,
+    /// Whether hot pages below and cold ones above are told apart at this scale.
+    pub is_proven: bool,
+    /// Pages that may change places a second.
+    pub rate_pages_s: u64,
+    /// Whether pages wait that do not fit.
+    pub is_wanted: bool,
+    /// Why nothing is exchanged for now.
+    pub resting: Option<Rest>,
+    /// Why nothing can be.
+    pub unable: Option<Unable>,
+    /// Rounds that were left out because the lower tier has no room.
+    pub rounds_lower_tier_full: u64,
+    /// The last changes of mind, and when (`CLOCK_MONOTONIC`, ms).
+    pub changes: VecDeque<(u64, String)>,
+}
+
+/// Changes of mind that are kept.
+const CHANGES: usize = 32;
+
+impl DemoterReport {
+    /// What it does and why, as a sentence for an operator.
+    pub fn sentence(&self) -> String {
+        if let Some(unable) = self.unable {
+            return unable.sentence().into();
+        }
+        if !self.is_wanted {
+            return "the top tier has room for what waits: nothing is demoted".into();
+        }
+        match self.resting {
+            Some(rest) => format!("nothing changes places for now: {}", rest.sentence()),
+            None if !self.is_proven => format!(
+                "looking whether pages touched within {} ms wait for pages idle for {} ms",
+                self.touched_ms, self.idle_ms
+            ),
+            None => format!(
+                "pages touched within {} ms go up for pages idle for {} ms, {} MB/s at most",
+                self.touched_ms,
+                self.idle_ms,
+                self.rate_pages_s / 256
+            ),
+        }
+    }
+
+    /// Keeps the sentence, if it is another one than before.
+    pub(super) fn note_change(&mut self, now_ms: u64) {
+        let sentence = self.sentence();
+        if self
+            .changes
+            .back()
+            .is_none_or(|(_, last)| *last != sentence)
+        {
+            self.changes.push_back((now_ms, sentence));
+            if self.changes.len() > CHANGES {
+                self.changes.pop_front();
+            }
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! The demoter on a node whose pages are touched at known intervals, with the kernel's generations.
+
+use pghot_hotness::Format;
+
+use super::*;
+use crate::exchange::FAULT_CLASSES;
+
+/// Pages of one node, all touched at intervals; `MAX_NR_GENS` generations.
+struct Node {
+    now_ms: u64,
+    room: u64,
+    lower_room: u64,
+    unable: Option<Unable>,
+    /// By page: how often it is touched, in ms, its generation, and when its bit was last cleared.
+    pages: Vec<(u64, u64, u64)>,
+    /// When the generations were opened, the oldest first, and the number of the youngest.
+    opened_ms: Vec<u64>,
+    youngest: u64,
+    calls: u64,
+}
+
+impl Node {
+    fn new(intervals_ms: &[(usize, u64)]) -> Node {
+        let pages = intervals_ms
+            .iter()
+            .flat_map(|&(pages, ms)| vec![(ms, 1, 0); pages]);
+        Node {
+            now_ms: 1_000_000,
+            room: 0,
+            lower_room: 1 << 20,
+            unable: None,
+            pages: pages.collect(),
+            opened_ms: vec![0, 1000],
+            youngest: 1,
+            calls: 0,
+        }
+    }
+
+    fn is_touched(&self, (interval_ms, _, cleared_ms): (u64, u64, u64)) -> bool {
+        self.now_ms / interval_ms > cleared_ms / interval_ms
+    }
+
+    /// Hint faults of a lower tier, half of which is touched each millisecond.
+    fn demand(&self, waiting: u64) -> Demand {
+        let mut counts = [0; FAULT_CLASSES];
+        counts[0] = self.now_ms;
+        let quick_pages = waiting.saturating_sub(self.room);
+        let waiting = Waiting {
+            quick_pages,
+            counted_pages: 0,
+        };
+        Demand {
+            waiting: [(0, waiting)].into(),
+            faults: FaultTimes(counts),
+            ..Demand::default()
+        }
+    }
+
+    /// Runs so long with so many pages waiting for node 0; returns what was demoted.
+    fn run(&mut self, demoter: &mut Demoter, waiting: u64, ms: u64) -> u64 {
+        let settings = Settings::new(Format::Default);
+        let before = demoter.report().demoted_pages;
+        let end_ms = self.now_ms + ms;
+        while self.now_ms < end_ms {
+            let demand = self.demand(waiting);
+            self.now_ms += demoter.pass(&demand, &settings, self);
+        }
+        demoter.report().demoted_pages - before
+    }
+}
+
+impl Reclaim for Node {
+    fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
+    fn role(&mut self, nid: Nid) -> NodeRole {
+        match nid {
+            0 => NodeRole::TopTier,
+            _ => NodeRole::Absent,
+        }
+    }
+
+    fn room_pages(&mut self, _: Nid) -> u64 {
+        self.room
+    }
+
+    fn lower_room_pages(&mut self) -> u64 {
+        self.lower_room
+    }
+
+    fn lruvecs(&mut self, _: Nid) -> Result<Vec<Lruvec>, Unable> {
+        if let Some(unable) = self.unable {
+            return Err(unable);
+        }
+        let first = self.youngest + 1 - self.opened_ms.len() as u64;
+        let listed = |(seq, opened_ms): (u64, &u64)| Generation {
+            seq,
+            age_ms: self.now_ms - opened_ms,
+            pages: self
+                .pages
+                .iter()
+                .filter(|page| page.1.max(first) == seq)
+                .count() as u64,
+        };
+        Ok(vec![Lruvec {
+            memcg_id: 7,
+            generations: (first..).zip(&self.opened_ms).map(listed).collect(),
+        }])
+    }
+
+    fn age(&mut self, _: Nid, memcg_id: u64, seq: u64) {
+        assert_eq!((memcg_id, seq), (7, self.youngest));
+        self.calls += 1;
+        for place in 0..self.pages.len() {
+            if self.is_touched(self.pages[place]) {
+                self.pages[place].1 = self.youngest;
+                self.pages[place].2 = self.now_ms;
+            }
+        }
+        self.youngest += 1;
+        self.opened_ms.push(self.now_ms);
+        if self.opened_ms.len() > 4 {
+            self.opened_ms.remove(0);
+        }
+    }
+
+    fn demote(&mut self, _: Nid, memcg_id: u64, seq: u64, pages: u64) -> u64 {
+        assert_eq!(memcg_id, 7);
+        assert!(
+            seq + 2 <= self.youngest,
+            "the kernel refuses young generations"
+        );
+        let mut went = 0;
+        let mut kept = Vec::new();
+        for page in std::mem::take(&mut self.pages) {
+            if page.1 <= seq && went < pages && !self.is_touched(page) {
+                went += 1;
+            } else {
+                kept.push(page);
+            }
+        }
+        self.pages = kept;
+        self.room += went;
+        went
+    }
+}
+
+const NEVER: u64 = u64::MAX;
+
+#[test]
+fn idle_pages_go_for_those_that_wait_and_no_more() {
+    let mut node = Node::new(&[(3000, 1), (5000, NEVER)]);
+    let mut demoter = Demoter::default();
+    assert_eq!(node.run(&mut demoter, 2000, 10_000), 2000);
+    assert_eq!(node.run(&mut demoter, 2000, 10_000), 0, "there is room now");
+    assert!(!demoter.report().is_wanted);
+    let hot = node.pages.iter().filter(|page| page.0 == 1).count();
+    assert_eq!(hot, 3000, "none that is in use");
+}
+
+/// Where even cold pages are touched 15 times a second, only a narrow time scale tells them apart.
+#[test]
+fn cold_is_what_is_colder_than_what_waits() {
+    let mut node = Node::new(&[(3000, 1), (5000, 66)]);
+    let mut demoter = Demoter::default();
+    let went = node.run(&mut demoter, 2000, 10_000);
+    assert!((1990..=2000).contains(&went), "{went}");
+    let hot = node.pages.iter().filter(|page| page.0 == 1).count();
+    assert_eq!(hot, 3000);
+}
+
+#[test]
+fn nobody_goes_where_all_are_in_use_and_looking_gets_rare() {
+    let mut node = Node::new(&[(8000, 1)]);
+    let mut demoter = Demoter::default();
+    assert_eq!(node.run(&mut demoter, 2000, 60_000), 0);
+    let before = node.calls;
+    node.run(&mut demoter, 2000, 60_000);
+    let agings = node.calls - before;
+    assert!(agings < 100, "{agings} agings a minute");
+    assert!(!demoter.report().is_proven);
+}
+
+#[test]
+fn a_full_lower_tier_takes_nothing() {
+    let mut node = Node::new(&[(5000, NEVER)]);
+    node.lower_room = 100;
+    let mut demoter = Demoter::default();
+    assert_eq!(node.run(&mut demoter, 2000, 10_000), 0);
+    assert!(demoter.report().rounds_lower_tier_full > 0);
+}
+
+#[test]
+fn what_is_switched_off_is_said_and_comes_back() {
+    let mut node = Node::new(&[(5000, NEVER)]);
+    let mut demoter = Demoter::default();
+    for unable in [Unable::NoGenerations, Unable::DemotionOff, Unable::DryRun] {
+        node.unable = Some(unable);
+        assert_eq!(node.run(&mut demoter, 2000, 3000), 0);
+        assert!(!demoter.is_able());
+        assert_eq!(demoter.report().sentence(), unable.sentence());
+        let settings = Settings::new(Format::Default);
+        assert_eq!(demoter.quick_fault_ms(&settings), settings.quick_fault_ms);
+    }
+    node.unable = None;
+    let mut settings = Settings::new(Format::Default);
+    settings.demote_rate_limit_mbps = 0;
+    let demand = node.demand(2000);
+    demoter.pass(&demand, &settings, &mut node);
+    assert_eq!(demoter.report().unable, Some(Unable::SwitchedOff));
+    assert_eq!(node.run(&mut demoter, 2000, 10_000), 2000);
+    assert!(demoter.is_able());
+}
+
+#[test]
+fn the_rate_limit_holds_for_demotion_too() {
+    let mut node = Node::new(&[(50_000, NEVER)]);
+    let mut demoter = Demoter::default();
+    let mut settings = Settings::new(Format::Default);
+    settings.promote_rate_limit_mbps = 1;
+    let end_ms = node.now_ms + 20_000;
+    while node.now_ms < end_ms {
+        let demand = node.demand(50_000);
+        node.now_ms += demoter.pass(&demand, &settings, &mut node);
+    }
+    let demoted = demoter.report().demoted_pages;
+    assert!((2000..=21 * 256).contains(&demoted), "{demoted}");
+}

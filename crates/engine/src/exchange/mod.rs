@@ -1,0 +1,410 @@
+//! At what time scale pages change places, whether they should, and how many a second.
+//!
+//! Where the top tier is full, a page goes up for one that goes down, and that pays only if the two
+//! can be told apart: what comes is touched within a time τ, what goes was not touched for longer.
+//! At which scale they differ depends on the memory and on who uses it, from milliseconds to
+//! seconds; so it is searched for. Its laws:
+//!
+//! - *Told apart.* Suppose that all pages are touched alike, at random. Then of the lower tier's
+//!   hint faults within 2 τ of their marks a share h = 1 / (1 + e^-x) comes within τ, and a share
+//!   e^-kx = (1/h - 1)^k of the top tier is idle for k τ, whatever x is. Only where clearly more is
+//!   idle than that are there cold pages above and hot ones below; only then they change places.
+//! - *As wide as it can be.* The search begins at the narrowest scale at which hint faults leave a
+//!   gap between hot and cold: there the hottest are found soonest. While far more pages are idle
+//!   than wait, and to find them takes long, the scale widens; where too few are, it narrows again.
+//!   For pages that have been idle for longer than it takes to count accesses all may come.
+//! - *What comes back was a mistake.* A page that was promoted, went down and is hot again cost two
+//!   moves for nothing. If a quarter of what would be promoted are such pages, the rate is halved;
+//!   if there are fewer, it doubles, up to the limit.
+//! - *What does not pay rests*, twice as long each time in a row. Hint faults, which come anyway,
+//!   tell when the lower tier has become another one; then the rest is over.
+
+use serde::{Deserialize, Serialize};
+
+mod scales;
+
+use crate::Settings;
+use scales::{Scale, scales};
+
+pub use scales::{FAULT_CLASSES, FaultTimes};
+
+/// So many times more must be idle than if all pages were touched alike.
+const MORE_IDLE: f64 = 2.0;
+
+/// A smaller share is not worth the search.
+const IDLE_MIN: f64 = 0.001;
+
+/// Where more than this share must be idle, it need not be asked whether it is.
+const IDLE_MAX: f64 = 0.5;
+
+/// While so many times more pages are idle than wait, the scale widens.
+const PLENTY: u64 = 4;
+
+/// Agings that take so many times longer than pages must be idle are worth a wider scale.
+const COSTLY: u64 = 2;
+
+/// How long a scale is left alone that was too wide, in ms.
+const LEFT_ALONE_MS: u64 = 10_000;
+
+/// Rounds in a row in which nothing waits, or few are idle, before it rests.
+const ROUNDS: u32 = 3;
+
+/// Pages a second at the start, and below which an exchange does not pay.
+const FIRST_RATE: u64 = 32_768;
+const TRICKLE: u64 = 1024;
+
+/// First and longest rest, in ms.
+const REST_MS: (u64, u64) = (1000, 64_000);
+
+/// How long outcomes are collected before they are judged, in ms, and how many there must be.
+const JUDGED_MS: u64 = 500;
+const JUDGED_PAGES: u64 = 64;
+
+/// How long hint faults are news, in ms: once to twice that.
+const NEWS_MS: u64 = 300;
+
+/// The longest that a scale is tried without enough hint faults, in ms.
+const TRIED_MS: u64 = 2000;
+
+/// Pages in a MB of a rate limit.
+const PAGES_PER_MB: u64 = 256;
+
+/// Why nothing is exchanged for now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rest {
+    /// The pages of the top tier are as hot as those that wait.
+    NobodyIdle,
+    /// Too many of the promoted pages were back in the lower tier, and hot again.
+    TheyCameBack,
+}
+
+impl Rest {
+    /// Why, as a sentence for an operator.
+    pub fn sentence(self) -> &'static str {
+        match self {
+            Rest::NobodyIdle => "the pages of the top tier are touched as often as those that wait",
+            Rest::TheyCameBack => "pages that were promoted went down and became hot again",
+        }
+    }
+}
+
+/// Pages that went up, and that were to go up a second time, since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Outcomes {
+    /// Promoted.
+    pub promoted: u64,
+    /// Hot in the lower tier soon after they had been promoted.
+    pub returned: u64,
+}
+
+/// One round of demotion, in pages.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Round {
+    /// Waited below.
+    pub waited: u64,
+    /// Were idle above.
+    pub idle: u64,
+    /// Were to go.
+    pub wanted: u64,
+    /// Went.
+    pub went: u64,
+    /// How long the agings of the round took, in ms.
+    pub aging_ms: u64,
+}
+
+/// See the head of this file.
+#[derive(Debug, Clone)]
+pub struct Exchange {
+    /// Place of the present scale among [`scales`].
+    scale: usize,
+    since_ms: u64,
+    /// Whether pages are told apart at this scale.
+    is_proven: bool,
+    /// All fault times, and those at two moments since when they are news.
+    faults: FaultTimes,
+    earlier: [(u64, FaultTimes); 2],
+    rounds_in_vain: u32,
+    /// A scale at which too few were idle, and until when it is left alone.
+    too_wide: Option<(usize, u64)>,
+    rate: u64,
+    /// Pages that may be demoted now, in 1/1000.
+    tokens_milli: u64,
+    refilled_ms: u64,
+    resting: Option<(u64, Rest)>,
+    rest_ms: u64,
+    /// The narrowest gap when the rest began.
+    gap_at_rest: f64,
+    judged: Outcomes,
+    judged_ms: u64,
+}
+
+/// As much may go down as may come up.
+fn limit_pages_s(settings: &Settings) -> u64 {
+    let limit_mbps = settings.promote_rate_limit_mbps;
+    limit_mbps.min(settings.demote_rate_limit_mbps) * PAGES_PER_MB
+}
+
+impl Default for Exchange {
+    fn default() -> Exchange {
+        Exchange {
+            scale: 0,
+            since_ms: 0,
+            is_proven: false,
+            faults: FaultTimes::default(),
+            earlier: Default::default(),
+            rounds_in_vain: 0,
+            too_wide: None,
+            rate: FIRST_RATE,
+            tokens_milli: 0,
+            refilled_ms: 0,
+            resting: None,
+            rest_ms: REST_MS.0,
+            gap_at_rest: 0.0,
+            judged: Outcomes::default(),
+            judged_ms: 0,
+        }
+    }
+}
+
+impl Exchange {
+    fn scale(&self, settings: &Settings) -> Scale {
+        let scales = scales(settings);
+        scales[self.scale.min(scales.len() - 1)]
+    }
+
+    /// How soon after its mark a fault must come for its page to be hot enough, in ms.
+    pub fn touched_ms(&self, settings: &Settings) -> u32 {
+        self.scale(settings).touched_ms
+    }
+
+    /// For how long a page must not have been touched to go, in ms.
+    pub fn idle_ms(&self, settings: &Settings) -> u64 {
+        self.scale(settings).idle_ms.into()
+    }
+
+    /// For how long a page must not have been touched to go for one that was counted, in ms.
+    pub fn widest_idle_ms(settings: &Settings) -> u64 {
+        scales(settings)
+            .last()
+            .map_or(0, |scale| scale.idle_ms.into())
+    }
+
+    /// Whether pages may come that no quick fault told of, but several accesses within the window.
+    pub fn takes_counted(&self, settings: &Settings) -> bool {
+        self.scale + 1 >= scales(settings).len()
+    }
+
+    /// Whether pages are told apart at this scale.
+    pub fn is_proven(&self) -> bool {
+        self.is_proven
+    }
+
+    /// Pages that may change places a second.
+    pub fn rate_pages_s(&self) -> u64 {
+        self.rate
+    }
+
+    /// Why it rests, if it does.
+    pub fn resting(&self, now_ms: u64) -> Option<Rest> {
+        self.resting
+            .filter(|(until_ms, _)| now_ms < *until_ms)
+            .map(|(_, why)| why)
+    }
+
+    /// Takes note of what came since the last call: hint faults, and outcomes. All numbers only
+    /// grow.
+    pub fn note(
+        &mut self,
+        now_ms: u64,
+        faults: FaultTimes,
+        outcomes: Outcomes,
+        settings: &Settings,
+    ) {
+        self.faults = faults;
+        if now_ms.saturating_sub(self.earlier[1].0) >= NEWS_MS {
+            self.earlier = [self.earlier[1], (now_ms, faults)];
+        }
+        self.end_rest(now_ms);
+        self.judge_outcomes(now_ms, outcomes, settings);
+    }
+
+    /// The latest hint faults.
+    fn news(&self) -> FaultTimes {
+        let mut news = self.faults;
+        let before = self.earlier[0].1.0.iter();
+        let counts = news.0.iter_mut().zip(before);
+        counts.for_each(|(count, before)| *count = count.saturating_sub(*before));
+        news
+    }
+
+    fn end_rest(&mut self, now_ms: u64) {
+        let Some((until_ms, _)) = self.resting else {
+            return;
+        };
+        let mut is_over = now_ms >= until_ms;
+        if let Some(gap) = self.news().gap(0) {
+            let is_another = self.gap_at_rest > 0.0 && gap < self.gap_at_rest / 2.0;
+            if is_another {
+                self.rest_ms = REST_MS.0;
+            }
+            is_over |= is_another;
+            self.gap_at_rest = gap.max(self.gap_at_rest);
+        }
+        if is_over {
+            self.resting = None;
+            self.rate = self.rate.max(4 * TRICKLE);
+            self.go_to(0, now_ms);
+        }
+    }
+
+    fn go_to(&mut self, scale: usize, now_ms: u64) {
+        self.scale = scale;
+        self.since_ms = now_ms;
+        self.is_proven = false;
+        self.rounds_in_vain = 0;
+    }
+
+    /// Some pages have been idle for so long that any that waits may go for them.
+    pub fn go_to_widest(&mut self, now_ms: u64, settings: &Settings) {
+        let widest = scales(settings).len() - 1;
+        if self.scale != widest || self.resting.is_some() {
+            self.resting = None;
+            self.go_to(widest, now_ms);
+        }
+    }
+
+    /// Goes to the narrowest scale, from the present one on, at which hint faults leave room for a
+    /// gap; returns whether there is one.
+    pub fn search(&mut self, settings: &Settings) -> bool {
+        let news = self.news();
+        let narrow = scales(settings).len() - 1;
+        let from = if self.scale < narrow { self.scale } else { 0 };
+        self.is_proven = false;
+        let gaps = (from..narrow).map(|scale| (scale, news.gap(scale)));
+        let mut known = gaps.filter_map(|(scale, gap)| Some((scale, gap?)));
+        // To look costs nothing, so there is no need to rest from it.
+        match known.find(|(_, gap)| MORE_IDLE * gap * gap < IDLE_MAX) {
+            Some((scale, _)) => {
+                self.scale = scale;
+                true
+            }
+            None => {
+                self.scale = 0;
+                false
+            }
+        }
+    }
+
+    /// Of the top tier a share, 0 to 1, was idle for long enough.
+    pub fn note_idle(&mut self, now_ms: u64, idle: f64, settings: &Settings) {
+        if self.resting.is_some() {
+            return;
+        }
+        let (scale, narrow) = (self.scale(settings), scales(settings).len() - 1);
+        let is_widest = self.takes_counted(settings);
+        let fault_class = self.scale.min(narrow.saturating_sub(1));
+        let gap = self.news().gap(fault_class);
+        let Some(gap) = gap.filter(|_| scale.touched_ms > 0) else {
+            // Without hint faults only what was idle for long may go.
+            self.is_proven |= is_widest && now_ms.saturating_sub(self.since_ms) >= TRIED_MS;
+            return;
+        };
+        let times = f64::from(scale.idle_ms) / f64::from(scale.touched_ms);
+        let least = (MORE_IDLE * gap.powf(times)).max(IDLE_MIN);
+        let was_proven = std::mem::replace(&mut self.is_proven, idle > least);
+        if self.is_proven {
+            return;
+        }
+        if is_widest {
+            // No, or no more: to look costs little.
+            self.go_to(0, now_ms);
+        } else if !was_proven && self.scale + 1 < narrow {
+            self.scale += 1;
+        } else {
+            // What could be told apart has changed places.
+            self.rest(now_ms, Rest::NobodyIdle);
+        }
+    }
+
+    /// A round at this scale is over.
+    pub fn note_round(&mut self, now_ms: u64, round: &Round, settings: &Settings) {
+        let is_served = round.went * 2 >= round.wanted;
+        self.rounds_in_vain = match is_served && round.waited > 0 {
+            true => 0,
+            false => self.rounds_in_vain + 1,
+        };
+        let narrow = scales(settings).len() - 1;
+        let wider = self.scale + 1;
+        let may_widen = wider < narrow
+            && (self.too_wide).is_none_or(|(scale, until)| wider < scale || now_ms >= until);
+        let is_costly = round.aging_ms > COSTLY * self.idle_ms(settings);
+        if is_served && round.idle >= PLENTY * round.waited && may_widen && is_costly {
+            self.scale = wider;
+            self.rounds_in_vain = 0;
+        } else if !is_served && self.rounds_in_vain > 1 && 0 < self.scale && self.scale < narrow {
+            self.too_wide = Some((self.scale, now_ms + LEFT_ALONE_MS));
+            self.scale -= 1;
+            self.rounds_in_vain = 0;
+        } else if self.rounds_in_vain >= ROUNDS {
+            match self.takes_counted(settings) {
+                true => self.go_to(0, now_ms),
+                false => self.rest(now_ms, Rest::NobodyIdle),
+            }
+        }
+    }
+
+    /// Earns what the time since the last call allows, at most for a second, and returns how many
+    /// pages may go now.
+    pub fn refill(&mut self, now_ms: u64, settings: &Settings) -> u64 {
+        let elapsed_ms = now_ms.saturating_sub(self.refilled_ms).min(1000);
+        self.refilled_ms = now_ms;
+        if self.resting(now_ms).is_some() {
+            return 0;
+        }
+        self.rate = self.rate.min(limit_pages_s(settings));
+        self.tokens_milli = (self.tokens_milli + self.rate * elapsed_ms).min(self.rate * 1000);
+        match self.is_proven {
+            true => self.tokens_milli / 1000,
+            false => 0,
+        }
+    }
+
+    /// So many pages went down.
+    pub fn spend(&mut self, pages: u64) {
+        self.tokens_milli = self.tokens_milli.saturating_sub(pages * 1000);
+    }
+
+    fn judge_outcomes(&mut self, now_ms: u64, all: Outcomes, settings: &Settings) {
+        let promoted = all.promoted.saturating_sub(self.judged.promoted);
+        let returned = all.returned.saturating_sub(self.judged.returned);
+        let seen = promoted + returned;
+        if now_ms.saturating_sub(self.judged_ms) < JUDGED_MS || seen < JUDGED_PAGES {
+            return;
+        }
+        (self.judged, self.judged_ms) = (all, now_ms);
+        if self.resting.is_some() {
+            return;
+        }
+        if returned * 4 >= seen {
+            self.rate /= 2;
+            if self.rate < TRICKLE {
+                self.rest(now_ms, Rest::TheyCameBack);
+            }
+        } else {
+            let limit = limit_pages_s(settings);
+            self.rate = (self.rate * 2).min(limit);
+            self.rest_ms = REST_MS.0;
+        }
+    }
+
+    fn rest(&mut self, now_ms: u64, why: Rest) {
+        self.resting = Some((now_ms + self.rest_ms, why));
+        self.rest_ms = (self.rest_ms * 2).min(REST_MS.1);
+        self.gap_at_rest = 0.0;
+        self.go_to(0, now_ms);
+    }
+}
+
+#[cfg(test)]
+mod tests;

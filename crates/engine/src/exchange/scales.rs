@@ -1,0 +1,72 @@
+//! The time scales, and hint faults by how soon they came after their marks.
+
+use crate::Settings;
+
+/// The narrowest scale, in ms: two jiffies of a kernel that counts 250 a second, which is how
+/// exactly the time from a mark to its fault is known.
+pub const NARROWEST_MS: u32 = 8;
+
+/// Scales, each twice as wide as the one before: up to half a second, if `quick_fault_ms` allows.
+const NARROW_SCALES: u32 = 7;
+
+/// Fewer hint faults tell nothing of the gap.
+const FAULTS_MIN: u64 = 64;
+
+/// Hint faults since the start, by how soon they came after their marks: within the narrowest
+/// scale, within twice as long, and so on. Later ones are not counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FaultTimes(pub [u64; FAULT_CLASSES]);
+
+/// Classes of [`FaultTimes`]: one more than there are narrow scales.
+pub const FAULT_CLASSES: usize = NARROW_SCALES as usize + 1;
+
+/// One time scale, in ms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Scale {
+    /// τ: what comes is touched within it.
+    pub touched_ms: u32,
+    /// What goes was not touched for so long.
+    pub idle_ms: u32,
+}
+
+/// All scales, the narrowest first: up to the limit of quick faults, then the one at which pages
+/// may come that were counted.
+pub fn scales(settings: &Settings) -> Vec<Scale> {
+    let quick = settings.quick_fault_ms;
+    let counted = settings.freq_window_ms / settings.freq_threshold.max(1);
+    let doubling = (0..NARROW_SCALES).map(|i| NARROWEST_MS << i);
+    let below = doubling.map(|ms| ms.min(quick)).filter(|ms| *ms > 0);
+    let mut scales: Vec<Scale> = below
+        .map(|ms| Scale {
+            touched_ms: ms,
+            idle_ms: 2 * ms,
+        })
+        .collect();
+    scales.dedup();
+    scales.push(Scale {
+        touched_ms: quick,
+        idle_ms: 2 * counted.max(quick),
+    });
+    scales
+}
+
+impl FaultTimes {
+    /// A hint fault came so long after its mark.
+    pub fn count(&mut self, since_mark_ms: u64) {
+        let doubling = since_mark_ms / u64::from(NARROWEST_MS);
+        let class = (u64::BITS - doubling.leading_zeros()) as usize;
+        if let Some(count) = self.0.get_mut(class) {
+            *count += 1;
+        }
+    }
+
+    fn within(&self, class: usize) -> u64 {
+        self.0.iter().take(class + 1).sum()
+    }
+
+    /// e^-x of pages that are all touched alike, at a scale: 1/h - 1. `None` if too few came.
+    pub(super) fn gap(&self, scale: usize) -> Option<f64> {
+        let (within, twice) = (self.within(scale), self.within(scale + 1));
+        (twice >= FAULTS_MIN).then(|| twice as f64 / within.max(1) as f64 - 1.0)
+    }
+}

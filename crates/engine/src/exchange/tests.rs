@@ -1,0 +1,202 @@
+//! The laws of the exchange, on tiers whose pages are touched at random at known rates.
+
+use pghot_hotness::Format;
+
+use super::scales::NARROWEST_MS;
+use super::*;
+
+fn settings() -> Settings {
+    Settings::new(Format::Default)
+}
+
+/// What a machine shows: pages above and below, each with how often it is touched a second.
+struct Tiers {
+    above: Vec<(f64, f64)>,
+    below: Vec<(f64, f64)>,
+    faults: FaultTimes,
+    now_ms: u64,
+}
+
+impl Tiers {
+    /// Shares of pages by rate.
+    fn new(above: &[(f64, f64)], below: &[(f64, f64)]) -> Tiers {
+        Tiers {
+            above: above.to_vec(),
+            below: below.to_vec(),
+            faults: FaultTimes::default(),
+            now_ms: 0,
+        }
+    }
+
+    /// 100 ms in which 10,000 pages below are marked.
+    fn run(&mut self, exchange: &mut Exchange) {
+        let settings = settings();
+        let touched = |tier: &[(f64, f64)], ms: f64| -> f64 {
+            let share = |(share, rate): &(f64, f64)| share * (1.0 - (-rate * ms / 1e3).exp());
+            tier.iter().map(share).sum()
+        };
+        self.now_ms += 100;
+        let mut until_ms = f64::from(NARROWEST_MS);
+        let mut before = 0.0;
+        for count in &mut self.faults.0 {
+            let within = touched(&self.below, until_ms);
+            *count += (1e4 * (within - before)) as u64;
+            (before, until_ms) = (within, 2.0 * until_ms);
+        }
+        exchange.note(self.now_ms, self.faults, Outcomes::default(), &settings);
+        if exchange.resting(self.now_ms).is_some() {
+            return;
+        }
+        if !exchange.is_proven() && !exchange.search(&settings) {
+            return;
+        }
+        let idle = 1.0 - touched(&self.above, exchange.idle_ms(&settings) as f64);
+        exchange.note_idle(self.now_ms, idle, &settings);
+        if exchange.is_proven() {
+            let waited = 1e4 * touched(&self.below, exchange.touched_ms(&settings).into());
+            let round = Round {
+                waited: waited as u64,
+                idle: (1e5 * idle) as u64,
+                wanted: waited as u64,
+                went: waited.min(1e5 * idle) as u64,
+                aging_ms: 1000,
+            };
+            exchange.note_round(self.now_ms, &round, &settings);
+        }
+    }
+
+    fn is_proven_within(&mut self, exchange: &mut Exchange, rounds: u32) -> Option<u32> {
+        (0..rounds).find_map(|_| {
+            self.run(exchange);
+            let scale_ms = exchange.touched_ms(&settings());
+            exchange.is_proven().then_some(scale_ms)
+        })
+    }
+}
+
+#[test]
+fn hot_below_and_cold_above_are_told_apart_at_the_scale_that_fits() {
+    // Cold pages are touched 20 times a second, and hot ones a thousand times.
+    let mut exchange = Exchange::default();
+    let mut busy = Tiers::new(&[(1.0, 20.0)], &[(0.5, 1000.0), (0.5, 20.0)]);
+    assert!(busy.is_proven_within(&mut exchange, 3).is_some());
+    assert!(exchange.touched_ms(&settings()) <= 16);
+    // Hot ones twenty times a second, cold ones hardly ever.
+    let mut exchange = Exchange::default();
+    let mut slow = Tiers::new(&[(1.0, 0.01)], &[(0.3, 20.0), (0.7, 0.01)]);
+    assert!(slow.is_proven_within(&mut exchange, 3).is_some());
+    (0..10).for_each(|_| slow.run(&mut exchange));
+    assert_eq!(exchange.touched_ms(&settings()), 125);
+}
+
+#[test]
+fn a_fault_is_of_the_class_of_its_time() {
+    let mut faults = FaultTimes::default();
+    for ms in [0, 7, 8, 15, 16, 31, 32, 511, 512, 1023, 1024, u64::MAX] {
+        faults.count(ms);
+    }
+    assert_eq!(faults.0, [2, 2, 2, 1, 0, 0, 1, 2]);
+}
+
+#[test]
+fn pages_that_are_all_alike_stay_where_they_are() {
+    for rate in [0.5, 5.0, 20.0, 100.0, 1000.0] {
+        let mut exchange = Exchange::default();
+        let mut tiers = Tiers::new(&[(1.0, rate)], &[(1.0, rate)]);
+        assert_eq!(tiers.is_proven_within(&mut exchange, 300), None, "{rate}");
+    }
+}
+
+#[test]
+fn where_the_hot_are_above_already_they_stay() {
+    let mut exchange = Exchange::default();
+    let mut tiers = Tiers::new(&[(0.25, 1000.0), (0.75, 20.0)], &[(1.0, 20.0)]);
+    assert_eq!(tiers.is_proven_within(&mut exchange, 300), None);
+}
+
+#[test]
+fn a_rest_ends_when_the_lower_tier_turns_hot() {
+    let mut exchange = Exchange::default();
+    let above = [(0.25, 1000.0), (0.75, 20.0)];
+    let mut tiers = Tiers::new(&above, &[(1.0, 20.0)]);
+    for _ in 0..600 {
+        tiers.run(&mut exchange);
+    }
+    exchange.rest(tiers.now_ms, Rest::NobodyIdle);
+    assert!(exchange.rest_ms > 8000, "{}", exchange.rest_ms);
+    for _ in 0..20 {
+        tiers.run(&mut exchange);
+    }
+    tiers.below = vec![(0.5, 1000.0), (0.5, 20.0)];
+    tiers.above = vec![(1.0, 20.0)];
+    assert!(tiers.is_proven_within(&mut exchange, 25).is_some());
+}
+
+/// However long the pages that move are of no use, what is moved is bounded.
+#[test]
+fn what_comes_back_ends_the_exchange() {
+    let settings = settings();
+    let mut exchange = Exchange::default();
+    let mut all = Outcomes::default();
+    let mut moved = 0;
+    for now_ms in (0..60_000).step_by(100) {
+        exchange.is_proven = true;
+        let pages = exchange.refill(now_ms, &settings);
+        exchange.spend(pages);
+        all.promoted += pages * 7 / 10;
+        all.returned += pages * 3 / 10;
+        exchange.note(now_ms, FaultTimes::default(), all, &settings);
+        moved += pages;
+    }
+    assert!(moved < 120_000, "{moved} in a minute");
+    // From the moment that they stay where they are, it is as quick as it may be.
+    for now_ms in (60_000..140_000).step_by(100) {
+        exchange.is_proven = true;
+        let pages = exchange.refill(now_ms, &settings);
+        all.promoted += pages;
+        exchange.spend(pages);
+        exchange.note(now_ms, FaultTimes::default(), all, &settings);
+    }
+    assert_eq!(exchange.rate_pages_s(), 1024 * 256);
+}
+
+#[test]
+fn without_quick_faults_there_is_one_scale() {
+    let mut settings = settings();
+    settings.quick_fault_ms = 0;
+    settings.freq_threshold = 3;
+    let mut exchange = Exchange::default();
+    assert_eq!(exchange.idle_ms(&settings), 2000);
+    assert!(exchange.takes_counted(&settings));
+    assert!(!exchange.search(&settings));
+}
+
+#[test]
+fn the_rate_limit_bounds_it() {
+    let mut settings = settings();
+    settings.promote_rate_limit_mbps = 1;
+    let mut exchange = Exchange {
+        is_proven: true,
+        ..Exchange::default()
+    };
+    assert!(exchange.refill(1000, &settings) <= 256);
+    settings.promote_rate_limit_mbps = 0;
+    assert_eq!(exchange.refill(2000, &settings), 0);
+}
+
+/// Tunables change while it works.
+#[test]
+fn a_scale_that_is_gone_does_no_harm() {
+    let mut exchange = Exchange::default();
+    let mut slow = Tiers::new(&[(1.0, 0.01)], &[(0.3, 20.0), (0.7, 0.01)]);
+    (0..20).for_each(|_| slow.run(&mut exchange));
+    let mut settings = settings();
+    for quick_fault_ms in [0, 20, 1, 60_000] {
+        settings.quick_fault_ms = quick_fault_ms;
+        exchange.note(slow.now_ms, slow.faults, Outcomes::default(), &settings);
+        exchange.note_idle(slow.now_ms, 0.5, &settings);
+        exchange.note_round(slow.now_ms, &Round::default(), &settings);
+        exchange.search(&settings);
+        assert!(exchange.idle_ms(&settings) >= 2 * u64::from(exchange.touched_ms(&settings)));
+    }
+}

@@ -1,0 +1,132 @@
+//! Which pages went up lately: a page that went down since and is hot again has come back.
+//!
+//! A page keeps its address when it moves, and its record does not: so who it is lies in its owner
+//! and its address. It waits before it may go up again, twice as long each time, so that no page
+//! goes up and down for ever.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+
+use crate::Place;
+
+/// How long a page stays down that came back once, counted from its promotion, in ms; doubled each
+/// time.
+const WAIT_MS: u64 = 5000;
+
+/// Times that the wait is doubled.
+const DOUBLINGS_MAX: u8 = 5;
+
+/// Pages of one generation, 32 bytes each. There are two generations: the younger one becomes the
+/// older one when it is full, or after [`GENERATION_MS`].
+const GENERATION_PAGES: usize = 1 << 18;
+const GENERATION_MS: u64 = 30_000;
+
+#[derive(Debug, Clone, Copy)]
+struct Promoted {
+    when_ms: u64,
+    times: u8,
+    /// It was seen again in the lower tier.
+    is_back: bool,
+}
+
+/// What a page is told that wants to go up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// It was not up lately, or has waited long enough.
+    New,
+    /// It has just been found again: whoever counts those that come back counts it now.
+    ComesBack,
+    /// It has been told so before, and waits.
+    Waits,
+}
+
+/// See the head of this file.
+#[derive(Debug, Default)]
+pub struct History {
+    young: HashMap<u64, Promoted>,
+    old: HashMap<u64, Promoted>,
+    opened_ms: u64,
+}
+
+/// Hashed alike in every run, for the same inputs must give the same decisions.
+fn key(place: &Place) -> u64 {
+    BuildHasherDefault::<DefaultHasher>::default().hash_one(place)
+}
+
+impl History {
+    /// A page went up.
+    pub fn promoted(&mut self, place: &Place, now_ms: u64) {
+        let is_over = now_ms.saturating_sub(self.opened_ms) >= GENERATION_MS;
+        if is_over || self.young.len() >= GENERATION_PAGES {
+            self.old = std::mem::take(&mut self.young);
+            self.opened_ms = now_ms;
+        }
+        let key = key(place);
+        let before = self.young.get(&key).or_else(|| self.old.get(&key));
+        let promoted = Promoted {
+            when_ms: now_ms,
+            times: before.map_or(0, |before| before.times.saturating_add(1)),
+            is_back: false,
+        };
+        self.young.insert(key, promoted);
+    }
+
+    /// A page of the lower tier is hot.
+    pub fn ask(&mut self, place: &Place, now_ms: u64) -> Answer {
+        let key = key(place);
+        let found = match self.young.get_mut(&key) {
+            None => self.old.get_mut(&key),
+            young => young,
+        };
+        let Some(promoted) = found else {
+            return Answer::New;
+        };
+        let wait_ms = WAIT_MS << promoted.times.min(DOUBLINGS_MAX);
+        match now_ms.saturating_sub(promoted.when_ms) < wait_ms {
+            false => Answer::New,
+            true if promoted.is_back => Answer::Waits,
+            true => {
+                promoted.is_back = true;
+                Answer::ComesBack
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(page: u64) -> Place {
+        Place::in_process(7, page << 12)
+    }
+
+    #[test]
+    fn a_page_waits_twice_as_long_each_time() {
+        let mut history = History::default();
+        let mut now_ms = 1_000_000;
+        assert_eq!(history.ask(&place(1), now_ms), Answer::New);
+        for wait_ms in [5000, 10_000, 20_000] {
+            history.promoted(&place(1), now_ms);
+            assert_eq!(history.ask(&place(1), now_ms + 1), Answer::ComesBack);
+            assert_eq!(history.ask(&place(1), now_ms + wait_ms - 1), Answer::Waits);
+            now_ms += wait_ms;
+            assert_eq!(history.ask(&place(1), now_ms), Answer::New);
+        }
+        assert_eq!(history.ask(&place(2), now_ms), Answer::New);
+        let other = Place::in_process(8, 1 << 12);
+        assert_eq!(history.ask(&other, now_ms), Answer::New, "not its page");
+    }
+
+    #[test]
+    fn memory_is_bounded_and_the_newest_are_kept() {
+        let mut history = History::default();
+        for page in 0..3 * GENERATION_PAGES as u64 {
+            history.promoted(&place(page), 10);
+        }
+        assert!(history.young.len() + history.old.len() <= 2 * GENERATION_PAGES);
+        let last = place(3 * GENERATION_PAGES as u64 - 1);
+        assert_eq!(history.ask(&last, 20), Answer::ComesBack);
+        assert_eq!(history.ask(&place(0), 20), Answer::New);
+    }
+}

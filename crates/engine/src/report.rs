@@ -1,0 +1,58 @@
+//! What a migrator has done, in all and in its last pass: for `status`, and for the demoter.
+
+use std::collections::BTreeMap;
+
+use pghot_hotness::Nid;
+use serde::{Deserialize, Serialize};
+
+use crate::demoter::Waiting;
+use crate::{Held, Tally};
+
+/// Waiting pages by reason.
+pub type HeldPages = BTreeMap<Held, u64>;
+
+/// What a migrator has done since it started.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Totals {
+    /// Passes over the node.
+    pub passes: u64,
+    /// Hot sections that passes have read.
+    pub hot_sections: u64,
+    /// Base pages by outcome.
+    pub outcomes: Tally,
+    /// Large folios among the moved, each counted once.
+    pub large_folios_moved: u64,
+    /// Batches handed to the machine, and the base pages of the largest.
+    pub batches: u64,
+    /// Base pages of the largest batch.
+    pub batch_pages_max: u32,
+    /// The longest that one batch took in the kernel, in ms.
+    pub batch_ms_max: u64,
+    /// The longest that one pass took, in ms.
+    pub pass_ms_max: u64,
+    /// Records that left the window.
+    pub expired: u64,
+    /// Of those, ready pages that went cold before they could move.
+    pub expired_ready: u64,
+    /// Pages that had been promoted a moment ago and were to be promoted again.
+    pub returned_pages: u64,
+}
+
+/// What one pass did.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PassReport {
+    /// When it began, `CLOCK_MONOTONIC` ms.
+    pub started_ms: u64,
+    /// When it ended.
+    pub ended_ms: u64,
+    /// Ready pages it saw.
+    pub ready: u64,
+    /// Base pages that moved.
+    pub moved_pages: u64,
+    /// Ready pages that wait, by reason.
+    pub held: HeldPages,
+    /// Ready pages by target that could not go yet.
+    pub waiting: BTreeMap<Nid, Waiting>,
+    /// The node is offline or not a lower tier any more: nothing was looked at.
+    pub node_absent: bool,
+}

@@ -1,0 +1,138 @@
+//! Demotes on demand: the kernel's MGLRU files, watermarks and counters as the engine's
+//! [`Reclaim`].
+//!
+//! The kernel demotes what it evicts only while `demotion_enabled` is true and there is room below;
+//! otherwise it would write to swap. So both are asked each time.
+
+use std::fs;
+use std::path::PathBuf;
+
+use pghot_engine::NodeRole;
+use pghot_engine::demoter::{Lruvec, Reclaim, Unable};
+use pghot_hotness::Nid;
+
+use crate::host::{Demotion, monotonic};
+use crate::lru_gen::{self, Key, Mode};
+use crate::root::{ReadError, SysRoot};
+use crate::topology::Topology;
+use crate::vmstat::{Counter, Vmstat};
+use crate::watermarks::Watermarks;
+
+/// Pages of one call: the kernel looks at signals between its batches only.
+const CALL_PAGES: u64 = 4096;
+
+const DEMOTED: [Counter; 4] = [
+    Counter::PgdemoteKswapd,
+    Counter::PgdemoteDirect,
+    Counter::PgdemoteKhugepaged,
+    Counter::PgdemoteProactive,
+];
+
+/// The machine, as the demoter sees it.
+pub struct Reclaimer {
+    root: SysRoot,
+    lru_gen: PathBuf,
+    topology: Topology,
+    watermarks: Watermarks,
+    demotion: Demotion,
+    dry_run: bool,
+}
+
+impl Reclaimer {
+    /// Opens what is read in each pass. A dry run demotes nothing.
+    pub fn open(root: &SysRoot, topology: &Topology, dry_run: bool) -> Result<Self, ReadError> {
+        Ok(Reclaimer {
+            lru_gen: lru_gen::path(root),
+            topology: topology.clone(),
+            watermarks: Watermarks::open(root)?,
+            demotion: Demotion::open(root),
+            root: root.clone(),
+            dry_run,
+        })
+    }
+
+    /// Why nothing can be demoted now, if so.
+    fn unable(&self) -> Option<Unable> {
+        if self.dry_run {
+            return Some(Unable::DryRun);
+        }
+        if !self.demotion.is_on() {
+            return Some(Unable::DemotionOff);
+        }
+        let enabled = fs::read_to_string(lru_gen::enabled_path(&self.root));
+        let mode = enabled.map_or(Mode::Off, |text| lru_gen::mode(&text));
+        (mode == Mode::Off).then_some(Unable::NoGenerations)
+    }
+
+    fn demoted_pages(&self) -> u64 {
+        let Ok(vmstat) = Vmstat::read(&self.root) else {
+            return 0;
+        };
+        let counts = DEMOTED.iter().filter_map(|counter| vmstat.get(*counter));
+        counts.sum()
+    }
+}
+
+impl Reclaim for Reclaimer {
+    fn now_ms(&self) -> u64 {
+        monotonic().as_millis() as u64
+    }
+
+    fn role(&mut self, nid: Nid) -> NodeRole {
+        match self.topology.node(nid) {
+            None => NodeRole::Absent,
+            Some(_) if self.topology.is_lower(nid) => NodeRole::LowerTier,
+            Some(_) => NodeRole::TopTier,
+        }
+    }
+
+    fn room_pages(&mut self, nid: Nid) -> u64 {
+        match self.watermarks.refresh() {
+            Ok(()) => self.watermarks.room_pages(nid),
+            Err(_) => 0,
+        }
+    }
+
+    fn lower_room_pages(&mut self) -> u64 {
+        if self.watermarks.refresh().is_err() {
+            return 0;
+        }
+        let lower = self.topology.lower_tier_nodes();
+        lower.map(|node| self.watermarks.room_pages(node.nid)).sum()
+    }
+
+    fn lruvecs(&mut self, nid: Nid) -> Result<Vec<Lruvec>, Unable> {
+        if let Some(unable) = self.unable() {
+            return Err(unable);
+        }
+        let list = fs::read_to_string(&self.lru_gen).map_err(|_| Unable::NoGenerations)?;
+        let lruvecs = lru_gen::generations(&list, |listed| listed == nid);
+        let lruvec = |(key, generations): (Key, _)| Lruvec {
+            memcg_id: key.memcg_id,
+            generations,
+        };
+        Ok(lruvecs.into_iter().map(lruvec).collect())
+    }
+
+    fn age(&mut self, nid: Nid, memcg_id: u64, seq: u64) {
+        // Refused where the control group is gone, or reclaim was quicker: both are seen in the
+        // next list.
+        let _ = lru_gen::age(&self.lru_gen, Key { memcg_id, nid }, seq);
+    }
+
+    fn demote(&mut self, nid: Nid, memcg_id: u64, seq: u64, pages: u64) -> u64 {
+        if self.unable().is_some() {
+            return 0;
+        }
+        let before = self.demoted_pages();
+        let mut left = pages;
+        while left > 0 {
+            let now = left.min(CALL_PAGES);
+            if lru_gen::evict(&self.lru_gen, Key { memcg_id, nid }, seq, now).is_err() {
+                break;
+            }
+            left -= now;
+        }
+        self.demoted_pages().saturating_sub(before)
+    }
+}

@@ -179,8 +179,16 @@ impl Demoter {
         // accesses may go for all that wait.
         let longest = Survey::new(&lruvecs, Exchange::widest_idle_ms(settings));
         let resting = self.exchange.resting(now_ms);
-        let is_worth_it = longest.cold_pages() >= waiting.quick_pages + waiting.counted_pages;
-        if is_worth_it && resting != Some(Rest::TheyCameBack) && now_ms >= self.longest_again_ms {
+        let all = waiting.quick_pages + waiting.counted_pages;
+        // What already goes well is not given up for less.
+        let least = match self.exchange.is_proven() {
+            true => all,
+            false => (all / 8).max(PAGES_MIN),
+        };
+        if longest.cold_pages() >= least
+            && resting != Some(Rest::TheyCameBack)
+            && now_ms >= self.longest_again_ms
+        {
             self.longest_again_ms = now_ms + LONGEST_AGAIN_MS;
             self.exchange.go_to_widest(now_ms, settings);
         }
@@ -192,7 +200,8 @@ impl Demoter {
         }
         let is_searching = !self.exchange.is_proven() || self.exchange.takes_counted(settings);
         if is_searching && !self.exchange.search(settings) {
-            return;
+            // Hint faults tell nothing: only who has been idle for long may go, and is found out.
+            self.exchange.go_to_widest(now_ms, settings);
         }
         if self.age(nid, &lruvecs, settings, machine)
             && let Ok(lruvecs) = machine.lruvecs(nid)

@@ -182,6 +182,28 @@ fn nobody_goes_where_all_are_in_use_and_looking_gets_rare() {
     assert!(!demoter.report().is_proven);
 }
 
+/// Shared memory is seen in page tables alone.
+#[test]
+fn without_hint_faults_the_longest_idle_go() {
+    let mut node = Node::new(&[(3000, 1), (2000, 1000), (5000, NEVER)]);
+    let mut demoter = Demoter::default();
+    let settings = Settings::new(Format::Default);
+    let end_ms = node.now_ms + 20_000;
+    while node.now_ms < end_ms {
+        let waiting = Waiting {
+            quick_pages: 0,
+            counted_pages: 6000 - node.room.min(6000),
+        };
+        let demand = Demand {
+            waiting: [(0, waiting)].into(),
+            ..Demand::default()
+        };
+        node.now_ms += demoter.pass(&demand, &settings, &mut node);
+    }
+    assert_eq!(demoter.report().demoted_pages, 5000);
+    assert_eq!(node.pages.len(), 5000, "those that are in use stay");
+}
+
 #[test]
 fn a_full_lower_tier_takes_nothing() {
     let mut node = Node::new(&[(5000, NEVER)]);

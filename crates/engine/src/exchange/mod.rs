@@ -275,25 +275,21 @@ impl Exchange {
     }
 
     /// Goes to the narrowest scale, from the present one on, at which hint faults leave room for a
-    /// gap; returns whether there is one.
+    /// gap. Returns whether there is one; to look costs nothing, so there is no need to rest from it.
     pub fn search(&mut self, settings: &Settings) -> bool {
         let news = self.news();
         let narrow = scales(settings).len() - 1;
         let from = if self.scale < narrow { self.scale } else { 0 };
-        self.is_proven = false;
-        let gaps = (from..narrow).map(|scale| (scale, news.gap(scale)));
-        let mut known = gaps.filter_map(|(scale, gap)| Some((scale, gap?)));
-        // To look costs nothing, so there is no need to rest from it.
-        match known.find(|(_, gap)| MORE_IDLE * gap * gap < IDLE_MAX) {
-            Some((scale, _)) => {
-                self.scale = scale;
-                true
-            }
-            None => {
-                self.scale = 0;
-                false
-            }
+        let has_gap = |scale: &usize| {
+            let gap = news.gap(*scale);
+            gap.is_some_and(|gap| MORE_IDLE * gap * gap < IDLE_MAX)
+        };
+        let found = (from..narrow).find(has_gap);
+        if let Some(scale) = found {
+            self.scale = scale;
+            self.is_proven = false;
         }
+        found.is_some()
     }
 
     /// Of the top tier a share, 0 to 1, was idle for long enough.

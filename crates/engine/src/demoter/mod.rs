@@ -180,12 +180,7 @@ impl Demoter {
         let longest = Survey::new(&lruvecs, Exchange::widest_idle_ms(settings));
         let resting = self.exchange.resting(now_ms);
         let all = waiting.quick_pages + waiting.counted_pages;
-        // What already goes well is not given up for less.
-        let least = match self.exchange.is_proven() {
-            true => all,
-            false => (all / 8).max(PAGES_MIN),
-        };
-        if longest.cold_pages() >= least
+        if longest.cold_pages() >= all
             && resting != Some(Rest::TheyCameBack)
             && now_ms >= self.longest_again_ms
         {

@@ -275,7 +275,7 @@ impl Exchange {
     }
 
     /// Goes to the narrowest scale, from the present one on, at which hint faults leave room for a
-    /// gap. Returns whether there is one; to look costs nothing, so there is no need to rest from it.
+    /// gap. Returns whether there is one; to look costs nothing, so nobody need rest from it.
     pub fn search(&mut self, settings: &Settings) -> bool {
         let news = self.news();
         let narrow = scales(settings).len() - 1;

@@ -112,8 +112,8 @@ impl Shared {
         }
     }
 
-    /// Says within how many ms a hint fault is quick, and asks how many were, and how many came up
-    /// to twice as late. `None` while sources are being started or asked.
+    /// Says within how many ms a hint fault is quick, and asks how soon after their marks they came.
+    /// `None` while sources are being started or asked.
     pub fn watch_faults(&self, quick_fault_ms: u32) -> Option<FaultTimes> {
         let mut sources = self.sources.try_lock().ok()?;
         sources.set_quick_fault(Duration::from_millis(quick_fault_ms.into()));

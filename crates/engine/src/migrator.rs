@@ -204,11 +204,10 @@ impl Migrator {
         // What finds no room is not worth being sorted, or asked where it is.
         // In precision mode it is not known yet which targets there will be. And an idle machine is
         // not asked at every pass.
-        let room = match pass.settings.mode {
-            Format::Default if self.had_ready => pass.machine.room_pages(pass.settings.target_nid),
-            _ => u64::MAX,
-        };
-        self.hottest.start(pages.min(PICK_PAGES).min(room) as usize);
+        let is_asked = pass.settings.mode == Format::Default && self.had_ready;
+        let known = is_asked.then(|| pass.machine.room_pages(pass.settings.target_nid));
+        let most = pages.min(PICK_PAGES).min(known.unwrap_or(u64::MAX));
+        self.hottest.start(most as usize);
         self.retries.expire(now_ms);
         let freq_max = pass.settings.mode.freq_max();
         let mut waiting = 0;
@@ -241,7 +240,11 @@ impl Migrator {
             all.counted_pages += here.counted_pages;
         }
         for (&target, waiting) in &pass.report.waiting {
-            if pass.machine.room_pages(target) < waiting.quick_pages + waiting.counted_pages {
+            let room = match known {
+                Some(room) if target == pass.settings.target_nid => room,
+                _ => pass.machine.room_pages(target),
+            };
+            if room < waiting.pages() {
                 pass.scarce.insert(target);
             }
         }

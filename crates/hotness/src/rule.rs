@@ -126,6 +126,14 @@ impl Rule {
         self.raw.freq_threshold
     }
 
+    /// The same for accesses of which one tells enough: it fills the record's frequency, and so
+    /// makes its page ready.
+    pub fn at_one_look(&self) -> Rule {
+        let mut rule = *self;
+        rule.raw.step = [self.raw.step[self.format.freq_max() as usize]; 8];
+        rule
+    }
+
     /// The bytes of `struct hotness_rule`, as the BPF programs read them.
     pub fn to_bytes(&self) -> [u8; size_of::<RawRule>()] {
         let RawRule {

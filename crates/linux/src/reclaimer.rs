@@ -7,7 +7,6 @@
 use std::fs;
 use std::path::PathBuf;
 
-use pghot_engine::NodeRole;
 use pghot_engine::demoter::{Lruvec, Reclaim, Unable};
 use pghot_hotness::Nid;
 
@@ -78,14 +77,6 @@ impl Reclaim for Reclaimer {
         monotonic().as_millis() as u64
     }
 
-    fn role(&mut self, nid: Nid) -> NodeRole {
-        match self.topology.node(nid) {
-            None => NodeRole::Absent,
-            Some(_) if self.topology.is_lower(nid) => NodeRole::LowerTier,
-            Some(_) => NodeRole::TopTier,
-        }
-    }
-
     fn room_pages(&mut self, nid: Nid) -> u64 {
         match self.watermarks.refresh() {
             Ok(()) => self.watermarks.room_pages(nid),
@@ -125,14 +116,20 @@ impl Reclaim for Reclaimer {
             return 0;
         }
         let before = self.demoted_pages();
-        let mut left = pages;
-        while left > 0 {
-            let now = left.min(CALL_PAGES);
+        let (mut asked, mut went) = (0, 0);
+        while asked < pages {
+            let now = (pages - asked).min(CALL_PAGES);
             if lru_gen::evict(&self.lru_gen, Key { memcg_id, nid }, seq, now).is_err() {
                 break;
             }
-            left -= now;
+            asked += now;
+            let all = self.demoted_pages().saturating_sub(before);
+            // All that are left were accessed meanwhile, or cannot go.
+            if all == went {
+                break;
+            }
+            went = all;
         }
-        self.demoted_pages().saturating_sub(before)
+        went
     }
 }

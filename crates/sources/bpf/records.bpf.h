@@ -76,7 +76,7 @@ static __always_inline __s64 record_index(__u64 pfn)
 }
 
 /* Reports an access of `pfn`, of a large folio its head, by a CPU of `nid`. */
-static __always_inline int report(__u64 pfn, __u32 nid, __u64 now_ms)
+static __always_inline int report(__u64 pfn, __u32 nid, __u64 now_ms, const struct hotness_rule *by)
 {
 	__s64 index = record_index(pfn);
 
@@ -102,8 +102,8 @@ static __always_inline int report(__u64 pfn, __u32 nid, __u64 now_ms)
 	__u64 *mark = elem + (section * 8 & (PGHOT_CHUNK_BYTES - 8));
 
 	if (shape.precision)
-		return hotness_report(word, shift, mark, now_ms, nid, &rule, 1);
-	return hotness_report(word, shift, mark, now_ms, nid, &rule, 0);
+		return hotness_report(word, shift, mark, now_ms, nid, by, 1);
+	return hotness_report(word, shift, mark, now_ms, nid, by, 0);
 }
 
 /*
@@ -189,9 +189,9 @@ struct source_counters {
 
 /* Reports an access of a folio of so many pages, at `when_ms`, and counts what became of it. */
 static __always_inline int report_folio(struct source_counters *s, __u64 head, __u64 pages,
-					__u32 nid, __u64 when_ms)
+					__u32 nid, __u64 when_ms, const struct hotness_rule *by)
 {
-	int result = report(head, nid, when_ms);
+	int result = report(head, nid, when_ms, by);
 
 	switch (result) {
 	case HOTNESS_BECAME_READY:

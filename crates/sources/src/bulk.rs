@@ -74,8 +74,13 @@ impl BulkReporter {
     /// Reports one access of a folio of `pages` base pages by its head.
     pub fn report_folio(&self, head: Pfn, nid: u32, pages: u64, when: Duration) {
         let rule = *self.rule.read().unwrap_or_else(PoisonError::into_inner);
+        self.report_folio_by(&rule, head, nid, pages, when);
+    }
+
+    /// The same by another rule.
+    pub fn report_folio_by(&self, rule: &Rule, head: Pfn, nid: u32, pages: u64, when: Duration) {
         let (when_ms, when_ns) = (when.as_millis() as u64, when.as_nanos() as u64);
-        self.report_one(head, nid, pages, when_ms, when_ns, &rule);
+        self.report_one(head, nid, pages, when_ms, when_ns, rule);
     }
 
     fn report_one(&self, pfn: Pfn, nid: u32, pages: u64, when_ms: u64, when_ns: u64, rule: &Rule) {

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pghot_hotness::{Nid, Pfn, Table};
+use pghot_hotness::{Nid, Pfn, Rule, Table};
 
 use crate::bulk::BulkReporter;
 use crate::{Config, Descriptor, SourceStats};
@@ -136,13 +136,13 @@ pub(crate) fn report_young(
     }
 }
 
-/// How many accesses of its page an event counts for.
-pub(crate) type Counts = fn(Event, &Config) -> u32;
+/// By what rule an event counts as an access of its page, if it does.
+pub(crate) type RuleOf = fn(Event, &Config) -> Option<Rule>;
 
 /// The fake of a source that reports events as they come.
 pub(crate) struct Teller {
     descriptor: &'static Descriptor,
-    counts: Counts,
+    rule_of: RuleOf,
     config: Config,
     reporter: Arc<BulkReporter>,
 }
@@ -150,13 +150,13 @@ pub(crate) struct Teller {
 impl Teller {
     pub(crate) fn boxed(
         descriptor: &'static Descriptor,
-        counts: Counts,
+        rule_of: RuleOf,
         table: &Arc<Table>,
         config: &Config,
     ) -> Box<dyn Fake> {
         Box::new(Teller {
             descriptor,
-            counts,
+            rule_of,
             config: *config,
             reporter: BulkReporter::new(table, &config.rule),
         })
@@ -174,9 +174,9 @@ impl Fake for Teller {
     }
 
     fn event(&mut self, event: Event, access: &Access, now: Duration) {
-        for _ in 0..(self.counts)(event, &self.config) {
+        if let Some(rule) = (self.rule_of)(event, &self.config) {
             self.reporter
-                .report_folio(access.head, access.nid, access.pages, now);
+                .report_folio_by(&rule, access.head, access.nid, access.pages, now);
         }
     }
 

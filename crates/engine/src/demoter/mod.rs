@@ -22,7 +22,7 @@ use pghot_hotness::Nid;
 use serde::{Deserialize, Serialize};
 
 use crate::exchange::{Exchange, FaultTimes, Outcomes, Rest, Round};
-use crate::{NodeRole, Outcome, Settings, Totals};
+use crate::{Outcome, Settings, Totals};
 use survey::Survey;
 
 pub use reclaim::{Generation, Lruvec, Reclaim, Unable};
@@ -51,6 +51,21 @@ pub struct Waiting {
     pub quick_pages: u64,
     /// The others.
     pub counted_pages: u64,
+}
+
+impl Waiting {
+    /// All of them.
+    pub fn pages(&self) -> u64 {
+        self.quick_pages + self.counted_pages
+    }
+}
+
+/// A top-tier node without room for what waits.
+struct Target {
+    nid: Nid,
+    waiting: Waiting,
+    /// As it was when the pass began.
+    room_pages: u64,
 }
 
 /// What the migrators know.
@@ -131,18 +146,23 @@ impl Demoter {
         self.exchange.note(now_ms, faults, outcomes, settings);
         self.report.is_wanted = false;
         for (&nid, waiting) in &demand.waiting {
-            let all = waiting.quick_pages + waiting.counted_pages;
-            if machine.role(nid) == NodeRole::TopTier && machine.room_pages(nid) < all {
+            let room_pages = machine.room_pages(nid);
+            if room_pages < waiting.pages() {
                 self.report.is_wanted = true;
                 self.wanted_ms = now_ms;
-                self.make_room(nid, waiting, settings, machine);
+                let target = Target {
+                    nid,
+                    waiting: *waiting,
+                    room_pages,
+                };
+                self.make_room(&target, settings, machine);
             }
         }
         self.report.resting = self.exchange.resting(machine.now_ms());
         self.report.touched_ms = self.exchange.touched_ms(settings);
         self.report.idle_ms = self.exchange.idle_ms(settings);
         self.report.is_proven = self.exchange.is_proven();
-        self.report.rate_pages_s = self.exchange.rate_pages_s();
+        self.report.rate_mbps = self.exchange.rate_mbps();
         self.report.note_change(now_ms);
         let mut agings = self.agings.values();
         match self.report.is_wanted {
@@ -155,14 +175,15 @@ impl Demoter {
         }
     }
 
-    fn make_room(
-        &mut self,
-        nid: Nid,
-        waiting: &Waiting,
-        settings: &Settings,
-        machine: &mut dyn Reclaim,
-    ) {
+    fn make_room(&mut self, target: &Target, settings: &Settings, machine: &mut dyn Reclaim) {
         let now_ms = machine.now_ms();
+        let resting = self.exchange.resting(now_ms);
+        let may_try_longest =
+            resting != Some(Rest::TheyCameBack) && now_ms >= self.longest_again_ms;
+        if resting.is_some() && !may_try_longest {
+            return;
+        }
+        let nid = target.nid;
         let lruvecs = match settings.demote_rate_limit_mbps {
             0 => Err(Unable::SwitchedOff),
             _ => machine.lruvecs(nid),
@@ -178,20 +199,17 @@ impl Demoter {
         // The longest idle first: who has not been touched for longer than it takes to count
         // accesses may go for all that wait.
         let longest = Survey::new(&lruvecs, Exchange::widest_idle_ms(settings));
-        let resting = self.exchange.resting(now_ms);
-        let all = waiting.quick_pages + waiting.counted_pages;
-        if longest.cold_pages() >= all
-            && resting != Some(Rest::TheyCameBack)
-            && now_ms >= self.longest_again_ms
-        {
+        if may_try_longest {
             self.longest_again_ms = now_ms + LONGEST_AGAIN_MS;
-            self.exchange.go_to_widest(now_ms, settings);
+            if longest.cold_pages() >= target.waiting.pages() {
+                self.exchange.go_to_widest(now_ms, settings);
+            }
         }
         if self.exchange.resting(now_ms).is_some() {
             return;
         }
         if self.exchange.takes_counted(settings) && longest.is_known {
-            return self.serve(nid, waiting, longest, settings, machine);
+            return self.serve(target, longest, settings, machine);
         }
         let is_searching = !self.exchange.is_proven() || self.exchange.takes_counted(settings);
         if is_searching && !self.exchange.search(settings) {
@@ -203,24 +221,24 @@ impl Demoter {
         {
             // At once, for soon the others will have been touched as well.
             let survey = Survey::new(&lruvecs, self.exchange.idle_ms(settings));
-            self.serve(nid, waiting, survey, settings, machine);
+            self.serve(target, survey, settings, machine);
         }
     }
 
     /// Judges what was found idle, and demotes of it what is wanted.
     fn serve(
         &mut self,
-        nid: Nid,
-        waiting: &Waiting,
+        target: &Target,
         survey: Survey,
         settings: &Settings,
         machine: &mut dyn Reclaim,
     ) {
         let now_ms = machine.now_ms();
-        let mut waited = waiting.quick_pages;
-        if self.exchange.takes_counted(settings) {
-            waited += waiting.counted_pages;
-        }
+        let nid = target.nid;
+        let waited = match self.exchange.takes_counted(settings) {
+            true => target.waiting.pages(),
+            false => target.waiting.quick_pages,
+        };
         self.exchange
             .note_idle(now_ms, survey.idle_share(), settings);
         let allowed = self.exchange.refill(now_ms, settings);
@@ -228,7 +246,7 @@ impl Demoter {
             return;
         }
         let idle = survey.cold_pages();
-        let mut wanted = waited.saturating_sub(machine.room_pages(nid)).min(allowed);
+        let mut wanted = waited.saturating_sub(target.room_pages).min(allowed);
         let mut went = 0;
         if wanted < PAGES_MIN {
             wanted = 0;
@@ -238,7 +256,7 @@ impl Demoter {
             went = survey.demote(nid, wanted, machine);
         }
         self.report.demoted_pages += went;
-        self.exchange.spend(went);
+        self.exchange.spend(now_ms, went);
         let round = Round {
             waited,
             idle,

@@ -3,8 +3,6 @@
 use pghot_hotness::Nid;
 use serde::{Deserialize, Serialize};
 
-use crate::NodeRole;
-
 /// One generation of a lruvec.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Generation {
@@ -61,9 +59,6 @@ impl Unable {
 pub trait Reclaim {
     /// `CLOCK_MONOTONIC`, in ms.
     fn now_ms(&self) -> u64;
-
-    /// What the node is now.
-    fn role(&mut self, nid: Nid) -> NodeRole;
 
     /// Base pages that the node can take and stay above its high watermark.
     fn room_pages(&mut self, nid: Nid) -> u64;

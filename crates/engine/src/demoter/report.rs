@@ -22,8 +22,8 @@ pub struct DemoterReport {
     pub idle_ms: u64,
     /// Whether hot pages below and cold ones above are told apart at this scale.
     pub is_proven: bool,
-    /// Pages that may change places a second.
-    pub rate_pages_s: u64,
+    /// MB that may change places a second.
+    pub rate_mbps: u64,
     /// Whether pages wait that do not fit.
     pub is_wanted: bool,
     /// Why nothing is exchanged for now.
@@ -56,9 +56,7 @@ impl DemoterReport {
             ),
             None => format!(
                 "pages touched within {} ms go up for pages idle for {} ms, {} MB/s at most",
-                self.touched_ms,
-                self.idle_ms,
-                self.rate_pages_s / 256
+                self.touched_ms, self.idle_ms, self.rate_mbps
             ),
         }
     }

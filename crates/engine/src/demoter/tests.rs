@@ -74,13 +74,6 @@ impl Reclaim for Node {
         self.now_ms
     }
 
-    fn role(&mut self, nid: Nid) -> NodeRole {
-        match nid {
-            0 => NodeRole::TopTier,
-            _ => NodeRole::Absent,
-        }
-    }
-
     fn room_pages(&mut self, _: Nid) -> u64 {
         self.room
     }

@@ -19,11 +19,11 @@
 //! - *What does not pay rests*, twice as long each time in a row. Hint faults, which come anyway,
 //!   tell when the lower tier has become another one; then the rest is over.
 
-use serde::{Deserialize, Serialize};
-
 mod scales;
 
-use crate::Settings;
+use serde::{Deserialize, Serialize};
+
+use crate::{Gate, Settings};
 use scales::{Scale, scales};
 
 pub use scales::{FAULT_CLASSES, FaultTimes};
@@ -49,9 +49,12 @@ const LEFT_ALONE_MS: u64 = 10_000;
 /// Rounds in a row in which nothing waits, or few are idle, before it rests.
 const ROUNDS: u32 = 3;
 
-/// Pages a second at the start, and below which an exchange does not pay.
-const FIRST_RATE: u64 = 32_768;
-const TRICKLE: u64 = 1024;
+/// MB a second at the start, and below which an exchange does not pay.
+const FIRST_RATE_MBPS: u64 = 128;
+const TRICKLE_MBPS: u64 = 4;
+
+/// Half of the time for which the rate is saved up, in ms.
+const SAVED_MS: u64 = 500;
 
 /// First and longest rest, in ms.
 const REST_MS: (u64, u64) = (1000, 64_000);
@@ -63,11 +66,8 @@ const JUDGED_PAGES: u64 = 64;
 /// How long hint faults are news, in ms: once to twice that.
 const NEWS_MS: u64 = 300;
 
-/// The longest that a scale is tried without enough hint faults, in ms.
+/// How long hint faults must have told nothing until who was idle for long may go, in ms.
 const TRIED_MS: u64 = 2000;
-
-/// Pages in a MB of a rate limit.
-const PAGES_PER_MB: u64 = 256;
 
 /// Why nothing is exchanged for now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -127,10 +127,8 @@ pub struct Exchange {
     rounds_in_vain: u32,
     /// A scale at which too few were idle, and until when it is left alone.
     too_wide: Option<(usize, u64)>,
-    rate: u64,
-    /// Pages that may be demoted now, in 1/1000.
-    tokens_milli: u64,
-    refilled_ms: u64,
+    rate_mbps: u64,
+    gate: Gate,
     resting: Option<(u64, Rest)>,
     rest_ms: u64,
     /// The narrowest gap when the rest began.
@@ -140,9 +138,9 @@ pub struct Exchange {
 }
 
 /// As much may go down as may come up.
-fn limit_pages_s(settings: &Settings) -> u64 {
+fn limit_mbps(settings: &Settings) -> u64 {
     let limit_mbps = settings.promote_rate_limit_mbps;
-    limit_mbps.min(settings.demote_rate_limit_mbps) * PAGES_PER_MB
+    limit_mbps.min(settings.demote_rate_limit_mbps)
 }
 
 impl Default for Exchange {
@@ -155,9 +153,8 @@ impl Default for Exchange {
             earlier: Default::default(),
             rounds_in_vain: 0,
             too_wide: None,
-            rate: FIRST_RATE,
-            tokens_milli: 0,
-            refilled_ms: 0,
+            rate_mbps: FIRST_RATE_MBPS,
+            gate: Gate::default(),
             resting: None,
             rest_ms: REST_MS.0,
             gap_at_rest: 0.0,
@@ -200,9 +197,9 @@ impl Exchange {
         self.is_proven
     }
 
-    /// Pages that may change places a second.
-    pub fn rate_pages_s(&self) -> u64 {
-        self.rate
+    /// MB that may change places a second.
+    pub fn rate_mbps(&self) -> u64 {
+        self.rate_mbps
     }
 
     /// Why it rests, if it does.
@@ -253,7 +250,7 @@ impl Exchange {
         }
         if is_over {
             self.resting = None;
-            self.rate = self.rate.max(4 * TRICKLE);
+            self.rate_mbps = self.rate_mbps.max(4 * TRICKLE_MBPS);
             self.go_to(0, now_ms);
         }
     }
@@ -353,22 +350,19 @@ impl Exchange {
     /// Earns what the time since the last call allows, at most for a second, and returns how many
     /// pages may go now.
     pub fn refill(&mut self, now_ms: u64, settings: &Settings) -> u64 {
-        let elapsed_ms = now_ms.saturating_sub(self.refilled_ms).min(1000);
-        self.refilled_ms = now_ms;
-        if self.resting(now_ms).is_some() {
-            return 0;
-        }
-        self.rate = self.rate.min(limit_pages_s(settings));
-        self.tokens_milli = (self.tokens_milli + self.rate * elapsed_ms).min(self.rate * 1000);
-        match self.is_proven {
-            true => self.tokens_milli / 1000,
+        self.rate_mbps = self.rate_mbps.min(limit_mbps(settings));
+        self.gate.refill(now_ms, self.rate_mbps, SAVED_MS);
+        match self.is_proven && self.resting(now_ms).is_none() {
+            true => self.gate.tokens_pages(),
             false => 0,
         }
     }
 
-    /// So many pages went down.
-    pub fn spend(&mut self, pages: u64) {
-        self.tokens_milli = self.tokens_milli.saturating_sub(pages * 1000);
+    /// So many pages went down, of those that were allowed.
+    pub fn spend(&mut self, now_ms: u64, pages: u64) {
+        let pages = u32::try_from(pages).unwrap_or(u32::MAX);
+        // Nothing is allowed while the gate is closed.
+        let _ = self.gate.admit(pages, now_ms);
     }
 
     fn judge_outcomes(&mut self, now_ms: u64, all: Outcomes, settings: &Settings) {
@@ -383,13 +377,12 @@ impl Exchange {
             return;
         }
         if returned * 4 >= seen {
-            self.rate /= 2;
-            if self.rate < TRICKLE {
+            self.rate_mbps /= 2;
+            if self.rate_mbps < TRICKLE_MBPS {
                 self.rest(now_ms, Rest::TheyCameBack);
             }
         } else {
-            let limit = limit_pages_s(settings);
-            self.rate = (self.rate * 2).min(limit);
+            self.rate_mbps = (self.rate_mbps * 2).min(limit_mbps(settings));
             self.rest_ms = REST_MS.0;
         }
     }

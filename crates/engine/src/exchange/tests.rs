@@ -142,7 +142,7 @@ fn what_comes_back_ends_the_exchange() {
     for now_ms in (0..60_000).step_by(100) {
         exchange.is_proven = true;
         let pages = exchange.refill(now_ms, &settings);
-        exchange.spend(pages);
+        exchange.spend(now_ms, pages);
         all.promoted += pages * 7 / 10;
         all.returned += pages * 3 / 10;
         exchange.note(now_ms, FaultTimes::default(), all, &settings);
@@ -154,10 +154,10 @@ fn what_comes_back_ends_the_exchange() {
         exchange.is_proven = true;
         let pages = exchange.refill(now_ms, &settings);
         all.promoted += pages;
-        exchange.spend(pages);
+        exchange.spend(now_ms, pages);
         exchange.note(now_ms, FaultTimes::default(), all, &settings);
     }
-    assert_eq!(exchange.rate_pages_s(), 1024 * 256);
+    assert_eq!(exchange.rate_mbps(), 1024);
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod fake;
 mod knobs;
 mod mover;
 mod probe;
+mod reclaimer;
 mod topology;
 mod vmstat;
 mod watermarks;

@@ -8,7 +8,7 @@ use crate::fake::FakeTree;
 const GIB_PAGES: u64 = 1 << 18;
 
 /// Zone text in the kernel's format; min, low and high are 1, 2 and 3 quarters of promo.
-struct Zone {
+pub struct Zone {
     name: &'static str,
     free: u64,
     promo: u64,
@@ -26,7 +26,7 @@ const EMPTY: Zone = Zone {
     cma: 0,
 };
 
-fn zoneinfo(nodes: &[&[Zone]], with_promo: bool, cpus: u32) -> String {
+pub fn zoneinfo(nodes: &[&[Zone]], with_promo: bool, cpus: u32) -> String {
     let mut text = String::new();
     for (nid, zones) in nodes.iter().enumerate() {
         for (index, zone) in zones.iter().enumerate() {
@@ -77,7 +77,7 @@ fn read(text: &str) -> Watermarks {
     Watermarks::open(&tree.root).expect("a good zoneinfo")
 }
 
-fn low_node() -> [Zone; 5] {
+pub fn low_node() -> [Zone; 5] {
     [
         Zone {
             name: "DMA",

@@ -44,7 +44,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     fake: |table, config| {
         Teller::boxed(
             &DESCRIPTOR,
-            |event, _| (event == Event::Hint).into(),
+            |event, config| (event == Event::Hint).then_some(config.rule),
             table,
             config,
         )

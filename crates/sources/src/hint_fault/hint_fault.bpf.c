@@ -19,7 +19,7 @@ struct vm_fault {
 	pte_t *pte;
 } __attribute__((preserve_access_index));
 
-/* As in the engine's exchange.rs. */
+/* As in engine/src/exchange/scales.rs; a test of mod.rs compares. */
 #define FAULT_CLASSES   8
 #define NARROWEST_SHIFT 3
 
@@ -31,8 +31,14 @@ struct source_stats {
 	__u64 fault_times[FAULT_CLASSES];
 };
 
-/* Written by the daemon while programs run. 0: no fault is quick. */
-SEC(".data.quick") volatile __u32 quick_fault_ms;
+/*
+ * Written by the daemon while programs run: how soon after its mark a fault is quick, 0 for none,
+ * and the rule for those that are, by which one access fills a record.
+ */
+SEC(".data.quick") volatile struct {
+	struct hotness_rule rule;
+	__u32 within_ms;
+} quick;
 
 /* Per CPU (since 4.6), so that faults on many CPUs do not share a line for being counted. */
 struct {
@@ -45,9 +51,6 @@ struct {
 #define PTE_PRESENT  0x1ull
 #define PTE_PFN_MASK 0x000ffffffffff000ull
 #define PMD_PFN_MASK 0x000fffffffe00000ull
-
-/* For the verifier, which bounds the loop by it. */
-#define PRECISION_FREQ_MAX 7
 
 /*
  * Called with the page-table lock held, for base pages and huge ones, just where the kernel counts
@@ -83,37 +86,26 @@ int BPF_PROG(hint_fault, struct folio *folio, struct vm_fault *vmf)
 	}
 
 	__u32 nid = bpf_get_numa_node_id();
-	__u64 now_ns = bpf_ktime_get_ns();
-	__u64 now_ms = now_ns / NSEC_PER_MSEC;
-
-	int result = report_folio(&s->common, head, 1ull << order, nid, now_ms);
+	__u64 now_ms = bpf_ktime_get_ns() / NSEC_PER_MSEC;
+	__u32 since_ms = since_mark_ms(folio);
+	/*
+	 * Touched so soon after the mark, hence often. The scan may come back to this page only
+	 * when the window is over, so the page is ready now, and before those that merely were
+	 * touched now and then.
+	 */
+	bool is_quick = since_ms < quick.within_ms;
+	const struct hotness_rule *by = is_quick ? (const struct hotness_rule *)&quick.rule : &rule;
+	int result = report_folio(&s->common, head, 1ull << order, nid, now_ms, by);
 
 	if (result != HOTNESS_RECORDED && result != HOTNESS_BECAME_READY)
 		return 0;
-
-	__u32 since_ms = since_mark_ms(folio);
-
+	if (is_quick)
+		s->quick_faults++;
 	for (__u32 i = 0; i < FAULT_CLASSES; i++) {
 		if (since_ms >> (NARROWEST_SHIFT + i))
 			continue;
 		s->fault_times[i]++;
 		break;
-	}
-	if (since_ms >= quick_fault_ms)
-		return 0;
-	/*
-	 * Touched so soon after the mark, hence often. The scan may come back to this page only
-	 * when the window is over, so it is counted as often as a record can count: the page is
-	 * ready, and before those that merely were touched now and then.
-	 */
-	s->quick_faults++;
-	__u32 freq_max = hotness_layout(shape.precision).freq_max;
-
-	for (__u32 i = 1; i < PRECISION_FREQ_MAX && i < freq_max; i++) {
-		if (report(head, nid, now_ms) == HOTNESS_BECAME_READY) {
-			s->common.became_ready++;
-			sample_ready(head, now_ns);
-		}
 	}
 	return 0;
 }

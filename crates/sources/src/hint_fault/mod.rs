@@ -3,9 +3,9 @@
 //! See README.md in this folder for how it works, what it costs and when it is blind.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use pghot_engine::exchange::FaultTimes;
+use pghot_hotness::Rule;
 use pghot_linux::SysRoot;
 use pghot_linux::hint_fault_knobs::{tiering_is_on, tiering_off, tiering_without_kernel_promotion};
 use pghot_linux::knobs::Knobs;
@@ -27,18 +27,17 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     kind: Kind::HintFaults,
     check,
     start,
-    fake: |table, config| Teller::boxed(&DESCRIPTOR, counts, table, config),
+    fake: |table, config| Teller::boxed(&DESCRIPTOR, rule, table, config),
 };
 
-/// A quick fault is recorded as often as a record can count; the program counts it once, and beside
-/// that as quick.
-fn counts(event: Event, config: &Config) -> u32 {
+/// By what rule an event counts; a quick fault fills its record.
+fn rule(event: Event, config: &Config) -> Option<Rule> {
     match event {
         Event::HintFault(since_mark) if since_mark < config.quick_fault => {
-            config.rule.format().freq_max()
+            Some(config.rule.at_one_look())
         }
-        Event::HintFault(_) => 1,
-        _ => 0,
+        Event::HintFault(_) => Some(config.rule),
+        _ => None,
     }
 }
 
@@ -69,7 +68,7 @@ fn check(root: &SysRoot) -> Availability {
 fn start(start: &mut Start<'_>) -> Result<Box<dyn Source>, Error> {
     let mut reporter = Reporter::load(OBJECT, start.maps, &start.config.rule)?;
     reporter.set_data(".data.hz", &kernel_hz().unwrap_or(0).to_ne_bytes())?;
-    set_quick_fault(&mut reporter, start.config.quick_fault)?;
+    set_quick_fault(&mut reporter, &start.config)?;
     let link = reporter.attach("hint_fault")?;
     Ok(Box::new(HintFault {
         reporter,
@@ -94,9 +93,12 @@ fn kernel_hz() -> Option<u32> {
         .filter(|_| !failed && jiffy.tv_sec == 0)
 }
 
-fn set_quick_fault(reporter: &mut Reporter, within: Duration) -> Result<(), Error> {
-    let ms = u32::try_from(within.as_millis()).unwrap_or(u32::MAX);
-    reporter.set_data(".data.quick", &ms.to_ne_bytes())
+/// `quick` of the program: the rule, the time, and what is left of the last 8 bytes.
+fn set_quick_fault(reporter: &mut Reporter, config: &Config) -> Result<(), Error> {
+    let within_ms = u32::try_from(config.quick_fault.as_millis()).unwrap_or(u32::MAX);
+    let mut bytes = config.rule.at_one_look().to_bytes().to_vec();
+    bytes.extend(u64::from(within_ms).to_le_bytes());
+    reporter.set_data(".data.quick", &bytes)
 }
 
 impl Source for HintFault {
@@ -106,7 +108,7 @@ impl Source for HintFault {
 
     fn configure(&mut self, config: &Config) -> Result<(), Error> {
         self.reporter.set_rule(&config.rule)?;
-        set_quick_fault(&mut self.reporter, config.quick_fault)
+        set_quick_fault(&mut self.reporter, config)
     }
 
     fn stats(&self) -> Result<SourceStats, Error> {
@@ -148,7 +150,27 @@ impl Source for HintFault {
 
 #[cfg(test)]
 mod tests {
+    use pghot_engine::exchange::FAULT_CLASSES;
+
     use super::*;
+
+    #[test]
+    fn the_program_counts_in_the_classes_of_the_engine() {
+        let program = include_str!("hint_fault.bpf.c");
+        let defined = |name: &str| -> u64 {
+            let mut lines = program.lines().map(str::split_whitespace);
+            let line = lines.find_map(|mut words| {
+                (words.next() == Some("#define") && words.next() == Some(name))
+                    .then(|| words.next().unwrap())
+            });
+            line.unwrap().parse().unwrap()
+        };
+        assert_eq!(defined("FAULT_CLASSES"), FAULT_CLASSES as u64);
+        let mut faults = FaultTimes::default();
+        faults.count((1 << defined("NARROWEST_SHIFT")) - 1);
+        faults.count(1 << defined("NARROWEST_SHIFT"));
+        assert_eq!(faults.0[..2], [1, 1]);
+    }
 
     #[test]
     fn the_length_of_a_jiffy_is_known_at_once() {

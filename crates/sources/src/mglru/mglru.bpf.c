@@ -105,7 +105,7 @@ static __always_inline void report_young(struct aging *a, struct folio *folio, u
 		a->new_pages += pages;
 		return;
 	}
-	switch (report_folio(s, head, pages, a->nid, a->now_ms)) {
+	switch (report_folio(s, head, pages, a->nid, a->now_ms, &rule)) {
 	case HOTNESS_BECAME_READY:
 		a->ready_folios++;
 		/* fall through */

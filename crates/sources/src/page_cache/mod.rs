@@ -26,7 +26,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     fake: |table, config| {
         Teller::boxed(
             &DESCRIPTOR,
-            |event, _| (event == Event::CacheRead).into(),
+            |event, config| (event == Event::CacheRead).then_some(config.rule),
             table,
             config,
         )

@@ -80,6 +80,6 @@ int BPF_PROG(page_cache, struct folio *folio)
 	}
 
 	report_folio(&s->common, pfn, 1ull << order, bpf_get_numa_node_id(),
-		     bpf_ktime_get_ns() / NSEC_PER_MSEC);
+		     bpf_ktime_get_ns() / NSEC_PER_MSEC, &rule);
 	return 0;
 }

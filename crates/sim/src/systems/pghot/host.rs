@@ -83,10 +83,6 @@ impl Reclaim for Host<'_> {
         Machine::now_ms(self)
     }
 
-    fn role(&mut self, nid: Nid) -> NodeRole {
-        Machine::role(self, nid)
-    }
-
     fn room_pages(&mut self, nid: Nid) -> u64 {
         self.world.nodes.get(nid as usize).map_or(0, Node::room)
     }

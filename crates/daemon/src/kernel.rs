@@ -91,9 +91,24 @@ impl Ground for Kernel {
     }
 
     fn stand_by(&mut self, source: &mut dyn Source, standing_by: bool) -> Result<(), Error> {
+        self.change(source, |source, knobs| source.stand_by(knobs, standing_by))
+    }
+
+    fn mark(&mut self, source: &mut dyn Source, size_mb: u64) -> Result<(), Error> {
+        self.change(source, |source, knobs| source.mark(knobs, size_mb))
+    }
+}
+
+impl Kernel {
+    /// Has a source change settings, and remembers which are its own.
+    fn change(
+        &mut self,
+        source: &mut dyn Source,
+        change: impl Fn(&mut dyn Source, &mut Knobs) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         let mut knobs = lock(&self.knobs);
         let before = knobs.changed();
-        let result = source.stand_by(&mut knobs, standing_by);
+        let result = change(source, &mut knobs);
         // What is new in the books is the source's.
         let mut new = knobs.changed();
         new.retain(|path| !before.contains(path));

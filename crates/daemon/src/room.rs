@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use pghot_engine::Marking;
 use pghot_engine::demoter::{Demand, Demoter, DemoterReport, Reclaim};
 use pghot_engine::exchange::FaultTimes;
 
@@ -20,9 +21,10 @@ pub struct Room {
     pub is_made: Arc<AtomicBool>,
 }
 
-/// Makes room until a stop is requested.
-pub fn run(shared: &Shared, machine: &mut dyn Reclaim) {
+/// Makes room until a stop is requested, on a machine of so many CPUs.
+pub fn run(shared: &Shared, cpus: u64, machine: &mut dyn Reclaim) {
     let mut demoter = Demoter::default();
+    let mut marking = Marking::new(cpus);
     let mut faults = FaultTimes::default();
     let mut told_ms = shared.settings().quick_fault_ms;
     while !shared.stop.is_requested() {
@@ -34,9 +36,11 @@ pub fn run(shared: &Shared, machine: &mut dyn Reclaim) {
             .is_made
             .store(demoter.is_able(), Ordering::Relaxed);
         let quick_fault_ms = demoter.quick_fault_ms(&settings);
-        // Nothing is asked of sources while everything has room.
-        if (demoter.report().is_wanted || quick_fault_ms != told_ms)
-            && let Some(seen) = shared.watch_faults(quick_fault_ms)
+        let promoted = demand.outcomes.promoted;
+        let size_mb = marking.note(machine.now_ms(), faults.all(), promoted);
+        // While everything has room, sources are asked once a second.
+        if (demoter.report().is_wanted || quick_fault_ms != told_ms || size_mb.is_some())
+            && let Some(seen) = shared.watch_faults(quick_fault_ms, size_mb)
         {
             (faults, told_ms) = (seen, quick_fault_ms);
         }

@@ -88,7 +88,7 @@ fn start(
     threads.control = Some(Control::start(socket, Arc::clone(shared)).map_err(RunError::Thread)?);
     announce(options, shared);
     let reclaimer = Reclaimer::open(&shared.root, topology, shared.dry_run)?;
-    threads.start_demoter(shared, Box::new(reclaimer))?;
+    threads.start_demoter(shared, topology.cpus(), Box::new(reclaimer))?;
     threads.start_lanes(shared, hosts)
 }
 
@@ -145,9 +145,10 @@ impl Threads {
     fn start_demoter(
         &mut self,
         shared: &Arc<Shared>,
+        cpus: u64,
         mut machine: Box<dyn Reclaim + Send>,
     ) -> Result<(), RunError> {
-        let make_room = move |shared: &Shared| room::run(shared, machine.as_mut());
+        let make_room = move |shared: &Shared| room::run(shared, cpus, machine.as_mut());
         let panicked = || RunError::DemoterPanicked;
         self.demoter = Some(spawn(shared, "demoter".into(), panicked, make_room)?);
         Ok(())

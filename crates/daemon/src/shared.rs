@@ -112,11 +112,15 @@ impl Shared {
         }
     }
 
-    /// Says within how many ms a hint fault is quick, and asks how soon after their marks they came.
+    /// Says within how many ms a hint fault is quick, and, if it is known, how many MB the kernel's
+    /// scanner is to mark at a visit; and asks how soon after their marks faults came.
     /// `None` while sources are being started or asked.
-    pub fn watch_faults(&self, quick_fault_ms: u32) -> Option<FaultTimes> {
+    pub fn watch_faults(&self, quick_fault_ms: u32, size_mb: Option<u64>) -> Option<FaultTimes> {
         let mut sources = self.sources.try_lock().ok()?;
         sources.set_quick_fault(Duration::from_millis(quick_fault_ms.into()));
+        if let Some(size_mb) = size_mb {
+            sources.set_marking(size_mb);
+        }
         Some(sources.fault_times())
     }
 

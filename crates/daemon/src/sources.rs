@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use pghot_engine::arbiter::{self, Arbiter, State};
 use pghot_engine::exchange::FaultTimes;
-use pghot_sources::{Config, Descriptor, Error, Source};
-use tracing::{info, warn};
+use pghot_sources::{Config, Descriptor, Error, Kind, Source};
+use tracing::{debug, info, warn};
 
 use crate::latency::Latency;
 use crate::status::{SourceReport, SourceState};
@@ -26,6 +26,9 @@ pub trait Ground: Send {
 
     /// Makes a running source stand by or come back.
     fn stand_by(&mut self, source: &mut dyn Source, standing_by: bool) -> Result<(), Error>;
+
+    /// Has the kernel's scanner mark so many MB at a visit, for a source of hint faults.
+    fn mark(&mut self, source: &mut dyn Source, size_mb: u64) -> Result<(), Error>;
 }
 
 /// All sources, running or not.
@@ -133,6 +136,23 @@ impl Sources {
     pub fn set_quick_fault(&mut self, quick_fault: Duration) {
         self.arbiter.set_quick_fault(quick_fault);
         self.settle();
+    }
+
+    /// From now on the kernel's scanner marks so many MB at a visit.
+    pub fn set_marking(&mut self, size_mb: u64) {
+        let host = &mut self.host;
+        let descriptors = host.descriptors.iter();
+        for (source, descriptor) in host.sources.iter_mut().zip(descriptors) {
+            let Some(source) = source
+                .as_mut()
+                .filter(|_| descriptor.kind == Kind::HintFaults)
+            else {
+                continue;
+            };
+            if let Err(error) = host.ground.mark(source.as_mut(), size_mb) {
+                debug!("the scanner goes on as before: {error}");
+            }
+        }
     }
 
     /// Whether it is time to look at the free memory of the top tier.

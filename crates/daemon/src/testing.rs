@@ -92,6 +92,10 @@ impl Ground for FakeGround {
         };
         Ok(())
     }
+
+    fn mark(&mut self, _: &mut dyn Source, _: u64) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
 struct FakeSource(Arc<Watched>, &'static Descriptor);

@@ -5,8 +5,17 @@
 //! of 0 ms makes `should_numa_migrate_memory()` find none. Neither stops the kernel's shortcut
 //! while the target node has plenty of free memory: see
 //! [`Watermarks::free_space_shortcut`](crate::watermarks::Watermarks::free_space_shortcut).
+//!
+//! The scanner visits a process once a period, which is a second for a thread that is new, and then
+//! marks 256 MB at once: hot pages are found late, and their faults hold up each other, so that they
+//! look less hot than they are. And from its third pass on it spends a visit on each mapping that is
+//! not accessed (since 6.7), so that a process with fifty libraries is looked at once a minute. So
+//! visits become ten times as frequent and smaller (`pghot_engine::Marking` says by how much), for threads that start from then on.
+//! Normal balancing uses the same settings; while it is on they are left alone.
 
 use std::path::{Path, PathBuf};
+
+use pghot_engine::marking;
 
 use crate::knobs::{Knobs, KnobsError};
 use crate::root::{ReadError, SysRoot, read_number, read_text};
@@ -30,16 +39,19 @@ struct Paths {
     balancing: PathBuf,
     rate_limit: PathBuf,
     hot_threshold: PathBuf,
+    scan_delay: PathBuf,
+    scan_size: PathBuf,
 }
 
 impl Paths {
     fn new(root: &SysRoot) -> Self {
+        let debugfs = root.sys.join("kernel/debug/sched/numa_balancing");
         Self {
             balancing: root.sysctl("kernel.numa_balancing"),
             rate_limit: root.sysctl("kernel.numa_balancing_promote_rate_limit_MBps"),
-            hot_threshold: root
-                .sys
-                .join("kernel/debug/sched/numa_balancing/hot_threshold_ms"),
+            hot_threshold: debugfs.join("hot_threshold_ms"),
+            scan_delay: debugfs.join("scan_delay_ms"),
+            scan_size: debugfs.join("scan_size_mb"),
         }
     }
 }
@@ -76,16 +88,21 @@ pub fn plan(root: &SysRoot) -> Result<Vec<Step>, KnobsError> {
     read_text(&paths.rate_limit)
         .map_err(|error| missing_or(error, &paths.rate_limit, "needs Linux 6.1 or later"))?;
 
-    let zero = |path| Step {
+    let step = |path, value: &str| Step {
         path,
-        values: vec!["0".to_owned()],
+        values: vec![value.to_owned()],
     };
-    let mut steps = vec![zero(paths.rate_limit)];
+    let mut steps = vec![step(paths.rate_limit, "0")];
     // The rate limit alone suffices, so debugfs unmounted, or closed by lockdown, is no error.
-    match read_text(&paths.hot_threshold) {
-        Ok(_) => steps.push(zero(paths.hot_threshold)),
-        Err(error) if error.is_not_found() || error.is_denied() => {}
-        Err(error) => return Err(error.into()),
+    if optional(&paths.hot_threshold)?.is_some() {
+        steps.push(step(paths.hot_threshold, "0"));
+    }
+    if present & NORMAL == 0
+        && optional(&paths.scan_delay)?.is_some()
+        && optional(&paths.scan_size)?.is_some()
+    {
+        steps.push(step(paths.scan_delay, &marking::DELAY_MS.to_string()));
+        steps.push(step(paths.scan_size, &marking::START_SIZE_MB.to_string()));
     }
     // Last, so that not one page is promoted between two writes.
     let values = balancing_values(present)
@@ -117,6 +134,15 @@ pub fn tiering_without_kernel_promotion(knobs: &mut Knobs) -> Result<Vec<Step>, 
     Ok(steps)
 }
 
+/// Has the scanner mark so many MB at a visit. Does nothing where [`plan`] leaves that alone.
+pub fn mark(knobs: &mut Knobs, size_mb: u64) -> Result<(), KnobsError> {
+    let scan_size = Paths::new(knobs.root()).scan_size;
+    match knobs.changed().contains(&scan_size) {
+        true => knobs.set(&scan_size, &size_mb.to_string()),
+        false => Ok(()),
+    }
+}
+
 /// Turns hint faults on the lower tier off again, so that the kernel promotes nothing in them.
 /// Normal balancing stays as it is, and the other settings stay changed.
 pub fn tiering_off(knobs: &mut Knobs) -> Result<(), KnobsError> {
@@ -124,6 +150,15 @@ pub fn tiering_off(knobs: &mut Knobs) -> Result<(), KnobsError> {
     let present = read_number::<u32>(&path)
         .map_err(|error| missing_or(error, &path, "needs CONFIG_NUMA_BALANCING"))?;
     knobs.set(&path, &(present & NORMAL).to_string())
+}
+
+/// The value of a setting of debugfs; `None` if it cannot be read here.
+fn optional(path: &Path) -> Result<Option<String>, ReadError> {
+    match read_text(path) {
+        Ok(value) => Ok(Some(value.trim().to_owned())),
+        Err(error) if error.is_not_found() || error.is_denied() => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 fn missing_or(error: ReadError, path: &Path, why: &'static str) -> KnobsError {

@@ -111,6 +111,11 @@ impl Topology {
         })
     }
 
+    /// CPUs of all nodes.
+    pub fn cpus(&self) -> u64 {
+        self.nodes.iter().map(|node| node.cpus.len() as u64).sum()
+    }
+
     /// The node, if it is online.
     pub fn node(&self, nid: u32) -> Option<&Node> {
         self.nodes.iter().find(|node| node.nid == nid)

@@ -75,6 +75,9 @@ pub struct KernelSpec {
     pub hot_threshold_ms: u64,
     /// `kernel.numa_balancing_promote_rate_limit_MBps`.
     pub promote_rate_limit_mbps: u64,
+    /// `kernel.numa_balancing` has its normal bit, so pghot leaves the scanner's timing alone.
+    /// Balancing between nodes of one tier is not modelled.
+    pub normal_balancing: bool,
     /// `/sys/kernel/mm/numa/demotion_enabled`.
     pub demotion_enabled: bool,
     /// `vm.watermark_scale_factor`.
@@ -92,6 +95,7 @@ impl Default for KernelSpec {
             scan_size_mib: 256,
             hot_threshold_ms: 1000,
             promote_rate_limit_mbps: 65_536,
+            normal_balancing: false,
             demotion_enabled: true,
             watermark_scale_factor: 10,
             lru: LruKind::default(),

@@ -103,7 +103,8 @@ impl Simulation {
         for (spec, number) in scenario.process.iter().zip(0..) {
             tasks.push(start(&mut world, scenario, spec, number)?);
         }
-        let system = (descriptor.make)(&world, settings)?;
+        let mut system = (descriptor.make)(&world, settings)?;
+        system.begin(&mut world, &mut tasks);
         let flows = tasks.iter().map(|task| Flow::new(!task.seed)).collect();
         let mut simulation = Simulation {
             scenario: scenario.clone(),

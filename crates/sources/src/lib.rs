@@ -125,10 +125,15 @@ pub trait Source: Send {
     }
 
     /// Stops or resumes whatever makes the kernel produce events for this source, without
-    /// detaching it. Only sources of [`Kind::HintFaults`] are asked to. The one place where a
-    /// source changes kernel settings, and short, so that nobody waits who wants to put them
+    /// detaching it. Only sources of [`Kind::HintFaults`] are asked to. This and
+    /// [`Source::mark`] are where a source changes kernel settings, and short, so that nobody waits who wants to put them
     /// back.
     fn stand_by(&mut self, _knobs: &mut Knobs, _standing_by: bool) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Has the kernel's scanner mark so many MB at a visit, for sources of [`Kind::HintFaults`].
+    fn mark(&mut self, _knobs: &mut Knobs, _size_mb: u64) -> Result<(), Error> {
         Ok(())
     }
 }

@@ -241,6 +241,7 @@ fn kernel_spec(vm: &Vm) -> Result<KernelSpec> {
         scan_period_max_ms: setting("scan_period_max_ms")?,
         scan_size_mib: setting("scan_size_mb")?,
         hot_threshold_ms: setting("hot_threshold_ms")?,
+        normal_balancing: true,
         ..KernelSpec::default()
     })
 }
@@ -264,7 +265,11 @@ fn in_guest(vm: &Vm, system: &str) -> Result<(Ran, f64)> {
     ];
     let workload = hold_hotset(vm, &flags)?;
     let daemon = match system {
-        "pghot" => Some(Daemon::start(vm, &["--freq-threshold", "1"])?),
+        "pghot" => {
+            // With normal balancing it leaves the scanner's timing as it is, and as it is modelled.
+            vm.write(TIERING, "1")?;
+            Some(Daemon::start(vm, &["--freq-threshold", "1"])?)
+        }
         "numab2" => {
             vm.write(TIERING, "2")?;
             None
@@ -290,10 +295,10 @@ fn in_guest(vm: &Vm, system: &str) -> Result<(Ran, f64)> {
         thread::sleep(STEP * DILATION);
     }
     let done = finish(workload)?;
-    match daemon {
-        Some(daemon) => drop(daemon.stop()?),
-        None => vm.write(TIERING, "0")?,
+    if let Some(daemon) = daemon {
+        daemon.stop()?;
     }
+    vm.write(TIERING, "0")?;
     let of = |name: &str| number(&done, name);
     let hot_promoted = of("/hot_promoted")?;
     let hot_pages = hot_promoted + of("/hot_left")?;

@@ -164,11 +164,13 @@ pub fn end_hog(vm: &Vm, mut hog: Process) -> Result<()> {
 }
 
 /// The settings of the kernel that pghot changes, as they are now.
-pub fn kernel_settings(vm: &Vm) -> Result<[String; 3]> {
+pub fn kernel_settings(vm: &Vm) -> Result<[String; 5]> {
     let read = |path| -> Result<String> { Ok(vm.read(path)?.trim().to_owned()) };
     Ok([
         read("/proc/sys/kernel/numa_balancing")?,
         read("/proc/sys/kernel/numa_balancing_promote_rate_limit_MBps")?,
         read("/sys/kernel/debug/sched/numa_balancing/hot_threshold_ms")?,
+        read("/sys/kernel/debug/sched/numa_balancing/scan_delay_ms")?,
+        read("/sys/kernel/debug/sched/numa_balancing/scan_size_mb")?,
     ])
 }

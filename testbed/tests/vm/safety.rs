@@ -75,11 +75,16 @@ const BALANCING: &str = "/proc/sys/kernel/numa_balancing";
 
 /// A host that balances between sockets goes on doing so: 1 becomes 3, and 1 again.
 fn settings_go_back_at_exit(ctx: &mut Ctx) -> Result<()> {
-    for (before, during) in [("1", "3"), ("0", "2"), ("2", "2")] {
+    for (before, during, scans) in [
+        ("1", "3", ["1000", "256"]),
+        ("0", "2", ["100", "16"]),
+        ("2", "2", ["100", "16"]),
+    ] {
         ctx.vm.write(BALANCING, before)?;
         let original = kernel_settings(&ctx.vm)?;
         let daemon = Daemon::start(&ctx.vm, &[])?;
-        ensure!(kernel_settings(&ctx.vm)? == [during, "0", "0"].map(str::to_owned));
+        let changed = [during, "0", "0", scans[0], scans[1]].map(str::to_owned);
+        ensure!(kernel_settings(&ctx.vm)? == changed);
         daemon.stop()?;
         ensure!(
             kernel_settings(&ctx.vm)? == original,

@@ -31,9 +31,8 @@ pub use report::DemoterReport;
 /// Between two times that the longest idle pages are tried, in ms.
 const LONGEST_AGAIN_MS: u64 = 1000;
 
-/// Agings may take one part in so many of the time until the next: while pages change places, and
-/// while it is looked whether they should.
-const AGING_SHARE: (u64, u64) = (8, 20);
+/// Agings may take one part in so many of the time until the next.
+const AGING_SHARE: u64 = 8;
 
 /// Fewer pages are not worth a call.
 const PAGES_MIN: u64 = 32;
@@ -212,7 +211,7 @@ impl Demoter {
             return self.serve(target, longest, settings, machine);
         }
         let is_searching = !self.exchange.is_proven() || self.exchange.takes_counted(settings);
-        if is_searching && !self.exchange.search(settings) {
+        if !self.exchange.search(settings) && is_searching {
             // Hint faults tell nothing: only who has been idle for long may go, and is found out.
             self.exchange.go_to_widest(now_ms, settings);
         }
@@ -277,10 +276,6 @@ impl Demoter {
         machine: &mut dyn Reclaim,
     ) -> bool {
         let idle_ms = self.exchange.idle_ms(settings);
-        let share = match self.exchange.is_proven() {
-            true => AGING_SHARE.0,
-            false => AGING_SHARE.1,
-        };
         let agings = self.agings.entry(nid).or_default();
         let began_ms = machine.now_ms();
         match agings.opened_ms {
@@ -306,7 +301,7 @@ impl Demoter {
             },
             true => Agings {
                 opened_ms: None,
-                next_ms: now_ms + ((agings.took_ms + took_ms) * share).max(idle_ms),
+                next_ms: now_ms + ((agings.took_ms + took_ms) * AGING_SHARE).max(idle_ms),
                 took_ms: agings.took_ms + took_ms,
             },
         };

@@ -9,22 +9,23 @@
 //!   hint faults within 2 τ of their marks a share h = 1 / (1 + e^-x) comes within τ, and a share
 //!   e^-kx = (1/h - 1)^k of the top tier is idle for k τ, whatever x is. Only where clearly more is
 //!   idle than that are there cold pages above and hot ones below; only then they change places.
-//! - *As wide as it can be.* The search begins at the narrowest scale at which hint faults leave a
-//!   gap between hot and cold: there the hottest are found soonest. While far more pages are idle
-//!   than wait, and to find them takes long, the scale widens; where too few are, it narrows again.
-//!   For pages that have been idle for longer than it takes to count accesses all may come.
+//! - *The hottest first.* The scale is the narrowest at which hint faults leave a gap between hot and
+//!   cold and the test does not fail. Two looks must agree. While far more pages are idle than wait,
+//!   and to find them takes long, narrow scales are left out; where too few are, they come back. For
+//!   pages that have been idle for longer than it takes to count accesses all may come.
 //! - *What comes back was a mistake.* A page that was promoted, went down and is hot again cost two
 //!   moves for nothing. If a quarter of what would be promoted are such pages, the rate is halved;
 //!   if there are fewer, it doubles, up to the limit.
-//! - *What does not pay rests*, twice as long each time in a row. Hint faults, which come anyway,
-//!   tell when the lower tier has become another one; then the rest is over.
+//! - *What does not pay rests*: after the test has failed at all scales, twice as long each time in a
+//!   row. It has paid if the pages that are left below are touched more rarely than before. Hint
+//!   faults, which come anyway, tell when the lower tier has become another one; then the rest is over.
 
 mod scales;
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Gate, Settings};
-use scales::{Scale, scales};
+use scales::{NARROW_SCALES, Scale, scales};
 
 pub use scales::{FAULT_CLASSES, FaultTimes};
 
@@ -32,10 +33,13 @@ pub use scales::{FAULT_CLASSES, FaultTimes};
 const MORE_IDLE: f64 = 2.0;
 
 /// A smaller share is not worth the search.
-const IDLE_MIN: f64 = 0.001;
+const IDLE_MIN: f64 = 0.01;
 
 /// Where more than this share must be idle, it need not be asked whether it is.
 const IDLE_MAX: f64 = 0.5;
+
+/// A scale that has failed is tried again when hot and cold are so many times further apart.
+const WIDER_GAP: f64 = 1.5;
 
 /// While so many times more pages are idle than wait, the scale widens.
 const PLENTY: u64 = 4;
@@ -64,7 +68,7 @@ const JUDGED_MS: u64 = 500;
 const JUDGED_PAGES: u64 = 64;
 
 /// How long hint faults are news, in ms: once to twice that.
-const NEWS_MS: u64 = 300;
+const NEWS_MS: u64 = 1000;
 
 /// How long hint faults must have told nothing until who was idle for long may go, in ms.
 const TRIED_MS: u64 = 2000;
@@ -118,9 +122,15 @@ pub struct Round {
 pub struct Exchange {
     /// Place of the present scale among [`scales`].
     scale: usize,
+    /// The narrowest that is searched.
+    floor: usize,
+    /// By scale, the gap with which too few were idle.
+    failed: [f64; NARROW_SCALES],
     since_ms: u64,
     /// Whether pages are told apart at this scale.
     is_proven: bool,
+    /// Whether they were at the last look, if that was the first.
+    is_likely: bool,
     /// All fault times, and those at two moments since when they are news.
     faults: FaultTimes,
     earlier: [(u64, FaultTimes); 2],
@@ -131,8 +141,9 @@ pub struct Exchange {
     gate: Gate,
     resting: Option<(u64, Rest)>,
     rest_ms: u64,
-    /// The narrowest gap when the rest began.
+    /// The narrowest gap when the rest began, and when pages were first told apart before it.
     gap_at_rest: f64,
+    gap_at_proof: Option<f64>,
     judged: Outcomes,
     judged_ms: u64,
 }
@@ -147,8 +158,11 @@ impl Default for Exchange {
     fn default() -> Exchange {
         Exchange {
             scale: 0,
+            floor: 0,
+            failed: [f64::INFINITY; NARROW_SCALES],
             since_ms: 0,
             is_proven: false,
+            is_likely: false,
             faults: FaultTimes::default(),
             earlier: Default::default(),
             rounds_in_vain: 0,
@@ -158,6 +172,7 @@ impl Default for Exchange {
             resting: None,
             rest_ms: REST_MS.0,
             gap_at_rest: 0.0,
+            gap_at_proof: None,
             judged: Outcomes::default(),
             judged_ms: 0,
         }
@@ -223,6 +238,7 @@ impl Exchange {
             self.earlier = [self.earlier[1], (now_ms, faults)];
         }
         self.end_rest(now_ms);
+        self.note_gain();
         self.judge_outcomes(now_ms, outcomes, settings);
     }
 
@@ -233,6 +249,15 @@ impl Exchange {
         let counts = news.0.iter_mut().zip(before);
         counts.for_each(|(count, before)| *count = count.saturating_sub(*before));
         news
+    }
+
+    /// If hot pages went up, those that are left are touched more rarely: then it was worth it, and
+    /// the next rest is short.
+    fn note_gain(&mut self) {
+        let gap = self.news().gap(0).unwrap_or(f64::INFINITY);
+        if (self.gap_at_proof).is_some_and(|before| gap > WIDER_GAP * before) {
+            self.rest_ms = REST_MS.0;
+        }
     }
 
     fn end_rest(&mut self, now_ms: u64) {
@@ -257,8 +282,10 @@ impl Exchange {
 
     fn go_to(&mut self, scale: usize, now_ms: u64) {
         self.scale = scale;
+        self.floor = 0;
+        self.failed = [f64::INFINITY; NARROW_SCALES];
         self.since_ms = now_ms;
-        self.is_proven = false;
+        (self.is_proven, self.is_likely) = (false, false);
         self.rounds_in_vain = 0;
     }
 
@@ -271,20 +298,23 @@ impl Exchange {
         }
     }
 
-    /// Goes to the narrowest scale, from the present one on, at which hint faults leave room for a
-    /// gap. Returns whether there is one; to look costs nothing, so nobody need rest from it.
+    /// Goes to the narrowest scale at which hint faults leave room for a gap: the hottest first,
+    /// whatever is told apart at another scale. Returns whether there is one; to look costs nothing,
+    /// so nobody need rest from it.
     pub fn search(&mut self, settings: &Settings) -> bool {
         let news = self.news();
         let narrow = scales(settings).len() - 1;
-        let from = if self.scale < narrow { self.scale } else { 0 };
         let has_gap = |scale: &usize| {
+            let least = self.failed[*scale] / WIDER_GAP;
             let gap = news.gap(*scale);
-            gap.is_some_and(|gap| MORE_IDLE * gap * gap < IDLE_MAX)
+            gap.is_some_and(|gap| MORE_IDLE * gap * gap < IDLE_MAX && gap < least)
         };
-        let found = (from..narrow).find(has_gap);
-        if let Some(scale) = found {
+        let found = (self.floor..narrow).find(has_gap);
+        if let Some(scale) = found
+            && scale != self.scale
+        {
             self.scale = scale;
-            self.is_proven = false;
+            (self.is_proven, self.is_likely) = (false, false);
         }
         found.is_some()
     }
@@ -305,17 +335,25 @@ impl Exchange {
         };
         let times = f64::from(scale.idle_ms) / f64::from(scale.touched_ms);
         let least = (MORE_IDLE * gap.powf(times)).max(IDLE_MIN);
-        let was_proven = std::mem::replace(&mut self.is_proven, idle > least);
-        if self.is_proven {
+        let is_told_apart = idle > least;
+        if is_told_apart && !self.is_proven && !self.is_likely {
+            // One look may err: a page whose translation is still in a TLB looks idle.
+            self.is_likely = true;
+            return;
+        }
+        self.is_proven = is_told_apart;
+        if is_told_apart {
+            self.gap_at_proof = self.gap_at_proof.or(self.news().gap(0));
             return;
         }
         if is_widest {
             // No, or no more: to look costs little.
             self.go_to(0, now_ms);
-        } else if !was_proven && self.scale + 1 < narrow {
-            self.scale += 1;
-        } else {
-            // What could be told apart has changed places.
+            return;
+        }
+        self.failed[self.scale] = gap;
+        self.is_likely = false;
+        if !self.search(settings) {
             self.rest(now_ms, Rest::NobodyIdle);
         }
     }
@@ -333,11 +371,11 @@ impl Exchange {
             && (self.too_wide).is_none_or(|(scale, until)| wider < scale || now_ms >= until);
         let is_costly = round.aging_ms > COSTLY * self.idle_ms(settings);
         if is_served && round.idle >= PLENTY * round.waited && may_widen && is_costly {
-            self.scale = wider;
+            (self.scale, self.floor) = (wider, wider);
             self.rounds_in_vain = 0;
-        } else if !is_served && self.rounds_in_vain > 1 && 0 < self.scale && self.scale < narrow {
-            self.too_wide = Some((self.scale, now_ms + LEFT_ALONE_MS));
-            self.scale -= 1;
+        } else if !is_served && self.rounds_in_vain > 1 && self.floor > 0 {
+            self.too_wide = Some((self.floor, now_ms + LEFT_ALONE_MS));
+            self.floor -= 1;
             self.rounds_in_vain = 0;
         } else if self.rounds_in_vain >= ROUNDS {
             match self.takes_counted(settings) {
@@ -383,11 +421,11 @@ impl Exchange {
             }
         } else {
             self.rate_mbps = (self.rate_mbps * 2).min(limit_mbps(settings));
-            self.rest_ms = REST_MS.0;
         }
     }
 
     fn rest(&mut self, now_ms: u64, why: Rest) {
+        self.gap_at_proof = None;
         self.resting = Some((now_ms + self.rest_ms, why));
         self.rest_ms = (self.rest_ms * 2).min(REST_MS.1);
         self.gap_at_rest = 0.0;

@@ -7,7 +7,7 @@ use crate::Settings;
 pub const NARROWEST_MS: u32 = 8;
 
 /// Scales, each twice as wide as the one before: up to half a second, if `quick_fault_ms` allows.
-const NARROW_SCALES: u32 = 7;
+pub(super) const NARROW_SCALES: usize = 7;
 
 /// Fewer hint faults tell nothing of the gap.
 const FAULTS_MIN: u64 = 64;
@@ -18,7 +18,7 @@ const FAULTS_MIN: u64 = 64;
 pub struct FaultTimes(pub [u64; FAULT_CLASSES]);
 
 /// Classes of [`FaultTimes`]: one more than there are narrow scales.
-pub const FAULT_CLASSES: usize = NARROW_SCALES as usize + 1;
+pub const FAULT_CLASSES: usize = NARROW_SCALES + 1;
 
 /// One time scale, in ms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +58,11 @@ impl FaultTimes {
         if let Some(count) = self.0.get_mut(class) {
             *count += 1;
         }
+    }
+
+    /// All that were counted.
+    pub fn all(&self) -> u64 {
+        self.0.iter().sum()
     }
 
     fn within(&self, class: usize) -> u64 {

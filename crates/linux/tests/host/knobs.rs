@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 
 use pghot_linux::hint_fault_knobs::{
-    balancing_values, plan, tiering_off, tiering_without_kernel_promotion,
+    balancing_values, mark, plan, tiering_off, tiering_without_kernel_promotion,
 };
 use pghot_linux::knobs::{Knobs, KnobsError, RestoreOutcome, Restored};
 
@@ -20,6 +20,8 @@ struct Host {
     balancing: PathBuf,
     rate_limit: PathBuf,
     hot_threshold: PathBuf,
+    scan_delay: PathBuf,
+    scan_size: PathBuf,
 }
 
 impl Host {
@@ -28,10 +30,12 @@ impl Host {
         tree.proc("sys/kernel/random/boot_id", "boot-1\n");
         let balancing = tree.proc("sys/kernel/numa_balancing", balancing);
         let rate_limit = tree.proc(&format!("sys/{}", RATE_LIMIT.replace('.', "/")), "65536\n");
-        let hot_threshold = tree.sys(
-            "kernel/debug/sched/numa_balancing/hot_threshold_ms",
-            "1000\n",
-        );
+        let debugfs = |name: &str, value: &str| {
+            tree.sys(&format!("kernel/debug/sched/numa_balancing/{name}"), value)
+        };
+        let hot_threshold = debugfs("hot_threshold_ms", "1000\n");
+        let scan_delay = debugfs("scan_delay_ms", "1000\n");
+        let scan_size = debugfs("scan_size_mb", "256\n");
         let state = tree.dir().join("run/pghot/state.json");
         let host = Self {
             tree,
@@ -39,6 +43,8 @@ impl Host {
             balancing,
             rate_limit,
             hot_threshold,
+            scan_delay,
+            scan_size,
         };
         host.process("S", 5000);
         host
@@ -102,13 +108,32 @@ fn plan_ends_with_the_tiering_bit() {
 }
 
 #[test]
+fn visits_are_small_and_frequent_unless_normal_balancing_needs_them() {
+    for (balancing, at_once, later) in [("2", ["100", "16"], "4"), ("3", ["1000", "256"], "256")] {
+        let host = Host::new(balancing);
+        let mut knobs = host.running();
+        assert_eq!(
+            [&host.scan_delay, &host.scan_size].map(|path| content(path)),
+            at_once
+        );
+        mark(&mut knobs, 4).unwrap();
+        assert_eq!(content(&host.scan_size), later);
+        knobs.restore().unwrap();
+        let restored = [&host.scan_delay, &host.scan_size].map(|path| content(path));
+        assert_eq!(restored, ["1000", "256"], "{balancing}");
+    }
+}
+
+#[test]
 fn set_and_restore_for_every_mode() {
-    for (original, running) in [("0", "2"), ("1", "3"), ("2", "2"), ("3", "3")] {
+    for (original, running, settings) in
+        [("0", "2", 5), ("1", "3", 3), ("2", "2", 5), ("3", "3", 3)]
+    {
         let host = Host::new(original);
         let mut knobs = host.running();
         assert_eq!(host.values(), [running, "0", "0"]);
         let report = knobs.restore().unwrap();
-        assert_eq!(report.len(), 3);
+        assert_eq!(report.len(), settings);
         assert_eq!(
             report[0].path, host.balancing,
             "the last change is undone first"
@@ -396,7 +421,7 @@ fn what_cannot_be_put_back_stays_on_record() {
             .iter()
             .filter(|k| matches!(k.outcome, RestoreOutcome::Failed(_)))
             .count(),
-        1
+        3
     );
     assert!(matches!(
         knobs.restore().unwrap()[0].outcome,

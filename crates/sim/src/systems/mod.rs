@@ -51,6 +51,9 @@ pub trait System {
     /// Whether the kernel marks entries of the lower tier, and keeps room for promotion.
     fn is_tiering(&self) -> bool;
 
+    /// It was started, and nothing has been accessed yet.
+    fn begin(&mut self, _world: &mut World, _tasks: &mut [Task]) {}
+
     /// A thread takes a hint fault; its entry is whole again. Returns what the thread pays besides
     /// the fault itself, in ns.
     fn hint_fault(&mut self, _world: &mut World, _fault: &Fault) -> f64 {

@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use pghot_engine::exchange::FaultTimes;
 use pghot_hotness::Rule;
 use pghot_linux::SysRoot;
-use pghot_linux::hint_fault_knobs::{tiering_is_on, tiering_off, tiering_without_kernel_promotion};
+use pghot_linux::hint_fault_knobs::{
+    mark, tiering_is_on, tiering_off, tiering_without_kernel_promotion,
+};
 use pghot_linux::knobs::Knobs;
 use pghot_linux::probe;
 
@@ -143,6 +145,13 @@ impl Source for HintFault {
             tiering_off(knobs)?;
         } else {
             tiering_without_kernel_promotion(knobs)?;
+        }
+        Ok(())
+    }
+
+    fn mark(&mut self, knobs: &mut Knobs, size_mb: u64) -> Result<(), Error> {
+        if !self.only_observes {
+            mark(knobs, size_mb)?;
         }
         Ok(())
     }

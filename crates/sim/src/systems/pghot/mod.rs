@@ -13,10 +13,10 @@ use host::Host;
 use pghot_engine::arbiter::{Arbiter, Config};
 use pghot_engine::demoter::{Demand, Demoter, Waiting};
 use pghot_engine::exchange::FaultTimes;
-use pghot_engine::{Migrator, Settings, TUNABLES, Totals, next_pass_ms};
+use pghot_engine::{Marking, Migrator, Outcome, Settings, TUNABLES, Totals, marking, next_pass_ms};
 use pghot_hotness::{Format, Nid, Pfn, Rule, Span, Table};
 use pghot_sources::fake::{Access, Event};
-use pghot_sources::{Descriptor as Source, SOURCES, hw_sample, page_cache};
+use pghot_sources::{Descriptor as Source, SOURCES, hint_fault, hw_sample, page_cache};
 use serde_json::{Value, json};
 
 use super::gate::promote_in_fault;
@@ -24,6 +24,7 @@ use super::{Descriptor, Fault, Setting, System, Touch};
 use crate::Error;
 use crate::memory::pfn_of;
 use crate::node::Node;
+use crate::scan::Scan;
 use crate::task::Task;
 use crate::world::World;
 
@@ -52,6 +53,7 @@ struct Pghot {
     /// Hint faults so far, and within which time they are quick now.
     faults: FaultTimes,
     quick_fault_ms: u32,
+    marking: Marking,
 }
 
 /// One lower-tier node's migrator.
@@ -85,6 +87,14 @@ impl Pghot {
             demoter_due_ms: EPOCH_MS,
             faults: FaultTimes::default(),
             quick_fault_ms: settings.quick_fault_ms,
+            marking: Marking::new(
+                world
+                    .spec
+                    .node
+                    .iter()
+                    .map(|node| u64::from(node.cpus))
+                    .sum(),
+            ),
             settings,
             rule,
             table,
@@ -168,6 +178,24 @@ impl Pghot {
             self.arbiter
                 .set_quick_fault(Duration::from_millis(quick_fault_ms.into()));
             self.settle();
+        }
+    }
+
+    /// Whether it times the kernel's scanner.
+    fn times_scans(&self, world: &World) -> bool {
+        let sees_faults = self.settings.enabled_sources & hint_fault::DESCRIPTOR.bit != 0;
+        sees_faults && !world.spec.kernel.normal_balancing
+    }
+
+    /// Has the kernel's scanner mark as the daemon would.
+    fn mark(&mut self, world: &mut World) {
+        let lanes = self.lanes.iter();
+        let promoted = lanes.map(|lane| lane.migrator.totals().outcomes.get(Outcome::Moved));
+        let (faults, promoted) = (self.faults.all(), promoted.sum());
+        if self.times_scans(world)
+            && let Some(size_mb) = self.marking.note(daemon_ms(world), faults, promoted)
+        {
+            world.spec.kernel.scan_size_mib = size_mb;
         }
     }
 }
@@ -271,12 +299,26 @@ impl System for Pghot {
         self.tell(Event::CacheRead, &access_of(world, touch), world);
     }
 
+    fn begin(&mut self, world: &mut World, tasks: &mut [Task]) {
+        if !self.times_scans(world) {
+            return;
+        }
+        let now_ns = world.now_ns;
+        let kernel = &mut world.spec.kernel;
+        kernel.scan_delay_ms = marking::DELAY_MS;
+        kernel.scan_size_mib = marking::START_SIZE_MB;
+        for task in tasks {
+            task.scan = Scan::new(&task.region, kernel, now_ns);
+        }
+    }
+
     fn step(&mut self, world: &mut World, tasks: &[Task]) {
         self.look_at_free_space(world);
         let now = daemon_time(world);
         self.fakes.step(world, tasks, now);
         self.pass(world);
         self.make_room(world);
+        self.mark(world);
     }
 
     fn set(&mut self, (name, value): &Setting) -> Result<(), Error> {

@@ -1,0 +1,129 @@
+//! How much the kernel's scanner marks at each visit of a process: as much as pays.
+//!
+//! Each mark costs a hint fault when its page is touched, which is 1 to 2 µs of the program's time.
+//! What it brings is that hot pages are found. So there is a budget of hint faults a second, and the
+//! size of a visit is doubled or cut to stay between half of it and all of it. The budget is large
+//! while at least one fault in [`FAULTS_PER_PROMOTION`] leads to a promotion, sooner or later; else it
+//! is what it takes to notice that something has changed. Where hardly any page is touched the marks
+//! stay, and to walk over them in vain is all that more would do.
+
+/// Address space of one visit, in MB: at least, at the start, and at most (the kernel's default).
+const SIZE_MB: (u64, u64, u64) = (4, START_SIZE_MB, 256);
+
+/// How long after the start of a thread its first visit comes, and then the next, in ms.
+pub const DELAY_MS: u64 = 100;
+
+/// What a visit marks at the start, in MB.
+pub const START_SIZE_MB: u64 = 16;
+
+/// See the head of this file.
+const FAULTS_PER_PROMOTION: u64 = 8;
+
+/// Hint faults a second, by CPU of the machine: while they pay, at most a hundredth of its time, and
+/// while they do not, a quarter of that.
+const BUDGET: (u64, u64) = (4096, 1024);
+
+/// Fewer tell nothing.
+const FAULTS_MIN: u64 = 256;
+
+/// Seconds that may pass between a fault and what comes of it: to find room takes a while.
+const PATIENCE_S: u32 = 2;
+
+/// How long faults and promotions are counted before they are judged, in ms.
+const JUDGED_MS: u64 = 1000;
+
+/// See the head of this file.
+#[derive(Debug, Clone)]
+pub struct Marking {
+    cpus: u64,
+    size_mb: u64,
+    judged_ms: u64,
+    /// Seconds in a row that did not pay.
+    vain_s: u32,
+    faults: u64,
+    promoted: u64,
+}
+
+impl Marking {
+    /// For a machine of so many CPUs.
+    pub fn new(cpus: u64) -> Marking {
+        Marking {
+            cpus: cpus.max(1),
+            size_mb: START_SIZE_MB,
+            judged_ms: 0,
+            vain_s: 0,
+            faults: 0,
+            promoted: 0,
+        }
+    }
+
+    /// Takes note of all hint faults and all promoted pages since the start. Once a second it
+    /// returns how many MB a visit is to mark from now on.
+    pub fn note(&mut self, now_ms: u64, faults: u64, promoted: u64) -> Option<u64> {
+        if now_ms.saturating_sub(self.judged_ms) < JUDGED_MS {
+            return None;
+        }
+        let came = faults.saturating_sub(self.faults);
+        let went = promoted.saturating_sub(self.promoted);
+        (self.judged_ms, self.faults, self.promoted) = (now_ms, faults, promoted);
+        let (least, usual, most) = SIZE_MB;
+        let (halved, doubled) = (self.size_mb / 2, self.size_mb * 2);
+        let pays = went * FAULTS_PER_PROMOTION >= came;
+        self.vain_s = if pays { 0 } else { self.vain_s + 1 };
+        let budget = self.cpus
+            * match self.vain_s < PATIENCE_S {
+                true => BUDGET.0,
+                false => BUDGET.1,
+            };
+        self.size_mb = if came < FAULTS_MIN {
+            usual.clamp(halved, doubled)
+        } else if came > budget {
+            (self.size_mb * budget / came).max(least)
+        } else if came < budget / 2 {
+            doubled.min(most)
+        } else {
+            self.size_mb
+        };
+        Some(self.size_mb)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// After so many seconds with so many faults, of which so many led to promotions.
+    fn after(marking: &mut Marking, seconds: u64, faults: u64, promoted: u64) -> u64 {
+        let mut size_mb = 0;
+        for _ in 0..seconds {
+            let now_ms = marking.judged_ms + JUDGED_MS;
+            assert_eq!(marking.note(now_ms - 1, 0, 0), None, "too early to tell");
+            let (faults, promoted) = (marking.faults + faults, marking.promoted + promoted);
+            size_mb = marking.note(now_ms, faults, promoted).unwrap();
+        }
+        size_mb
+    }
+
+    #[test]
+    fn marks_are_frequent_as_long_as_they_pay() {
+        let mut marking = Marking::new(4);
+        assert_eq!(after(&mut marking, 2, 0, 0), 16, "marks stay");
+        assert_eq!(after(&mut marking, 1, 8000, 1000), 32);
+        assert_eq!(after(&mut marking, 9, 8000, 1000), 256);
+        assert_eq!(after(&mut marking, 1, 16_384, 16_384), 256);
+        assert_eq!(after(&mut marking, 1, 32_768, 32_768), 128, "too many");
+        assert_eq!(after(&mut marking, 1, 10_000, 1249), 128, "it may yet pay");
+        assert_eq!(after(&mut marking, 1, 16_384, 0), 32, "it does not");
+        assert_eq!(after(&mut marking, 2, 3000, 0), 32, "and costs little");
+        assert_eq!(after(&mut marking, 9, 10_000, 0), 4, "somebody must look");
+        assert_eq!(after(&mut marking, 3, 2000, 0), 32);
+        assert_eq!(after(&mut marking, 3, 255, 0), 16);
+    }
+
+    #[test]
+    fn counters_that_start_anew_do_no_harm() {
+        let mut marking = Marking::new(4);
+        marking.note(1000, 8000, 8000);
+        assert_eq!(marking.note(2000, 0, 0), Some(16));
+    }
+}

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use pghot_engine::demoter::Reclaim;
 use pghot_hotness::Nid;
 use pghot_linux::knobs::{Knobs, KnobsError};
 use pghot_linux::topology::Topology;
@@ -87,8 +86,7 @@ fn start(
     start_sources(shared)?;
     threads.control = Some(Control::start(socket, Arc::clone(shared)).map_err(RunError::Thread)?);
     announce(options, shared);
-    let reclaimer = Reclaimer::open(&shared.root, topology, shared.dry_run)?;
-    threads.start_demoter(shared, topology.cpus(), Box::new(reclaimer))?;
+    threads.start_demoter(shared, topology)?;
     threads.start_lanes(shared, hosts)
 }
 
@@ -142,13 +140,10 @@ struct Threads {
 
 impl Threads {
     /// Makes room in a thread of its own until a stop is requested.
-    fn start_demoter(
-        &mut self,
-        shared: &Arc<Shared>,
-        cpus: u64,
-        mut machine: Box<dyn Reclaim + Send>,
-    ) -> Result<(), RunError> {
-        let make_room = move |shared: &Shared| room::run(shared, cpus, machine.as_mut());
+    fn start_demoter(&mut self, shared: &Arc<Shared>, topology: &Topology) -> Result<(), RunError> {
+        let mut machine = Reclaimer::open(&shared.root, topology, shared.dry_run)?;
+        let cpus = topology.cpus();
+        let make_room = move |shared: &Shared| room::run(shared, cpus, &mut machine);
         let panicked = || RunError::DemoterPanicked;
         self.demoter = Some(spawn(shared, "demoter".into(), panicked, make_room)?);
         Ok(())

@@ -1,11 +1,11 @@
 //! How much the kernel's scanner marks at each visit of a process: as much as pays.
 //!
-//! Each mark costs a hint fault when its page is touched, which is 1 to 2 µs of the program's time.
-//! What it brings is that hot pages are found. So there is a budget of hint faults a second, and the
-//! size of a visit is doubled or cut to stay between half of it and all of it. The budget is large
-//! while at least one fault in [`FAULTS_PER_PROMOTION`] leads to a promotion, sooner or later; else it
-//! is what it takes to notice that something has changed. Where hardly any page is touched the marks
-//! stay, and to walk over them in vain is all that more would do.
+//! Each mark costs a hint fault when its page is touched, which is 1 to 2 µs of the program's
+//! time. What it brings is that hot pages are found. So there is a budget of hint faults a
+//! second, and the size of a visit is doubled or cut to stay between half of it and all of it.
+//! The budget is large while at least one fault in [`FAULTS_PER_PROMOTION`] leads to a promotion,
+//! sooner or later; else it is what it takes to notice that something has changed. Where hardly
+//! any page is touched the marks stay, and to walk over them in vain is all that more would do.
 
 /// Address space of one visit, in MB: at least, at the start, and at most (the kernel's default).
 const SIZE_MB: (u64, u64, u64) = (4, START_SIZE_MB, 256);
@@ -19,8 +19,8 @@ pub const START_SIZE_MB: u64 = 16;
 /// See the head of this file.
 const FAULTS_PER_PROMOTION: u64 = 8;
 
-/// Hint faults a second, by CPU of the machine: while they pay, at most a hundredth of its time, and
-/// while they do not, a quarter of that.
+/// Hint faults a second, by CPU of the machine: while they pay, at most a hundredth of its time,
+/// and while they do not, a quarter of that.
 const BUDGET: (u64, u64) = (4096, 1024);
 
 /// Fewer tell nothing.

@@ -9,16 +9,17 @@
 //!   hint faults within 2 τ of their marks a share h = 1 / (1 + e^-x) comes within τ, and a share
 //!   e^-kx = (1/h - 1)^k of the top tier is idle for k τ, whatever x is. Only where clearly more is
 //!   idle than that are there cold pages above and hot ones below; only then they change places.
-//! - *The hottest first.* The scale is the narrowest at which hint faults leave a gap between hot and
-//!   cold and the test does not fail. Two looks must agree. While far more pages are idle than wait,
-//!   and to find them takes long, narrow scales are left out; where too few are, they come back. For
-//!   pages that have been idle for longer than it takes to count accesses all may come.
+//! - *The hottest first.* The scale is the narrowest at which hint faults leave a gap between hot
+//!   and cold and the test does not fail. Two looks must agree. While far more pages are idle than
+//!   wait, and to find them takes long, narrow scales are left out; where too few are, they come
+//!   back. For pages that have been idle for longer than it takes to count accesses all may come.
 //! - *What comes back was a mistake.* A page that was promoted, went down and is hot again cost two
 //!   moves for nothing. If a quarter of what would be promoted are such pages, the rate is halved;
 //!   if there are fewer, it doubles, up to the limit.
-//! - *What does not pay rests*: after the test has failed at all scales, twice as long each time in a
-//!   row. It has paid if the pages that are left below are touched more rarely than before. Hint
-//!   faults, which come anyway, tell when the lower tier has become another one; then the rest is over.
+//! - *What does not pay rests*: after the test has failed at all scales, twice as long each time in
+//!   a row. It has paid if the pages that are left below are touched more rarely than before. Hint
+//!   faults, which come anyway, tell when the lower tier has become another one; then the rest is
+//!   over.
 
 mod scales;
 
@@ -299,8 +300,8 @@ impl Exchange {
     }
 
     /// Goes to the narrowest scale at which hint faults leave room for a gap: the hottest first,
-    /// whatever is told apart at another scale. Returns whether there is one; to look costs nothing,
-    /// so nobody need rest from it.
+    /// whatever is told apart at another scale. Returns whether there is one; to look costs
+    /// nothing, so nobody need rest from it.
     pub fn search(&mut self, settings: &Settings) -> bool {
         let news = self.news();
         let narrow = scales(settings).len() - 1;

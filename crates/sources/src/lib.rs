@@ -125,9 +125,9 @@ pub trait Source: Send {
     }
 
     /// Stops or resumes whatever makes the kernel produce events for this source, without
-    /// detaching it. Only sources of [`Kind::HintFaults`] are asked to. This and
-    /// [`Source::mark`] are where a source changes kernel settings, and short, so that nobody waits who wants to put them
-    /// back.
+    /// detaching it. Only sources of [`Kind::HintFaults`] are asked to. This and [`Source::mark`]
+    /// are where a source changes kernel settings, and short, so that nobody waits who wants to
+    /// put them back.
     fn stand_by(&mut self, _knobs: &mut Knobs, _standing_by: bool) -> Result<(), Error> {
         Ok(())
     }

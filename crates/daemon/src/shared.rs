@@ -112,16 +112,20 @@ impl Shared {
         }
     }
 
-    /// Says within how many ms a hint fault is quick, and, if it is known, how many MB the kernel's
-    /// scanner is to mark at a visit; and asks how soon after their marks faults came.
-    /// `None` while sources are being started or asked.
-    pub fn watch_faults(&self, quick_fault_ms: u32, size_mb: Option<u64>) -> Option<FaultTimes> {
+    /// Says within how many ms a hint fault is quick, and asks how soon after their marks faults
+    /// came. `None` while sources are being started or asked.
+    pub fn watch_faults(&self, quick_fault_ms: u32) -> Option<FaultTimes> {
         let mut sources = self.sources.try_lock().ok()?;
         sources.set_quick_fault(Duration::from_millis(quick_fault_ms.into()));
-        if let Some(size_mb) = size_mb {
-            sources.set_marking(size_mb);
-        }
         Some(sources.fault_times())
+    }
+
+    /// Says how many MB the kernel's scanner is to mark at a visit. Skipped while sources are being
+    /// started or asked.
+    pub fn mark(&self, size_mb: u64) {
+        if let Ok(mut sources) = self.sources.try_lock() {
+            sources.mark(size_mb);
+        }
     }
 
     /// Measures the waits of pages that moved.
@@ -243,6 +247,31 @@ mod tests {
         assert_eq!(report[0].why.as_deref(), Some(REFUSAL));
         assert_eq!(watched.cleared.load(Relaxed), 1);
         assert_eq!(watched.running.load(Relaxed), 1);
+    }
+
+    /// A start and a return write the size that they begin with.
+    #[test]
+    fn the_scanner_is_told_again_once_it_may_have_been_told_otherwise() {
+        let dir = tempfile::tempdir().unwrap();
+        let (shared, watched) = daemon(dir.path());
+        let told = |size_mb| {
+            shared.mark(size_mb);
+            std::mem::take(&mut *lock(&watched.marked_mb))
+        };
+        assert_eq!(told(64), [64]);
+        assert!(told(64).is_empty(), "it knows");
+        assert_eq!(told(128), [128]);
+        let has_plenty = |now, plenty| lock(&shared.sources).note_free_space(now, [plenty]);
+        let now = Instant::now();
+        shared.set("enabled_sources", "0x5").unwrap();
+        has_plenty(now, true);
+        has_plenty(now + Duration::from_secs(60), false);
+        assert_eq!(watched.standing_by.load(Relaxed), 0);
+        assert_eq!(told(128), [128], "it was standing by");
+        shared.set("enabled_sources", "0").unwrap();
+        assert!(told(128).is_empty(), "nobody is there");
+        shared.set("enabled_sources", "1").unwrap();
+        assert_eq!(told(128), [128], "it was started again");
     }
 
     #[test]

@@ -44,12 +44,15 @@ struct Running {
     descriptors: &'static [Descriptor],
     sources: Vec<Option<Box<dyn Source>>>,
     ground: Box<dyn Ground>,
+    /// What the kernel's scanner was told last, in MB; `None` if that may have been overwritten.
+    marked_mb: Option<u64>,
 }
 
 impl arbiter::Host for Running {
     fn start(&mut self, source: usize, config: &Config, standing_by: bool) -> Result<(), String> {
         let descriptor = &self.descriptors[source];
         let name = descriptor.name;
+        self.marked_mb = None;
         match self.ground.start(descriptor, *config, standing_by) {
             Ok(started) => {
                 let how = if standing_by { ", standing by" } else { "" };
@@ -77,6 +80,7 @@ impl arbiter::Host for Running {
         let Some(running) = &mut self.sources[source] else {
             return Ok(());
         };
+        self.marked_mb = None;
         if let Err(error) = self.ground.stand_by(running.as_mut(), standing_by) {
             warn!("source {name} cannot run: {error}");
             return Err(error.to_string());
@@ -109,6 +113,7 @@ impl Sources {
                 descriptors,
                 sources: descriptors.iter().map(|_| None).collect(),
                 ground,
+                marked_mb: None,
             },
             epoch: Instant::now(),
         }
@@ -139,19 +144,19 @@ impl Sources {
     }
 
     /// From now on the kernel's scanner marks so many MB at a visit.
-    pub fn set_marking(&mut self, size_mb: u64) {
+    pub fn mark(&mut self, size_mb: u64) {
         let host = &mut self.host;
-        let descriptors = host.descriptors.iter();
-        for (source, descriptor) in host.sources.iter_mut().zip(descriptors) {
-            let Some(source) = source
-                .as_mut()
-                .filter(|_| descriptor.kind == Kind::HintFaults)
-            else {
-                continue;
-            };
-            if let Err(error) = host.ground.mark(source.as_mut(), size_mb) {
-                debug!("the scanner goes on as before: {error}");
-            }
+        let running = host.sources.iter_mut().flatten();
+        let mut sees_faults = running.filter(|it| it.descriptor().kind == Kind::HintFaults);
+        let Some(source) = sees_faults.next() else {
+            return;
+        };
+        if host.marked_mb == Some(size_mb) {
+            return;
+        }
+        match host.ground.mark(source.as_mut(), size_mb) {
+            Ok(()) => host.marked_mb = Some(size_mb),
+            Err(error) => debug!("the scanner goes on as before: {error}"),
         }
     }
 

@@ -1,8 +1,8 @@
 //! For unit tests: a daemon without a kernel below it.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
 use pghot_engine::Settings;
 use pghot_hotness::{Format, PfnRange, SECTION_PAGES, Span, Table};
@@ -11,6 +11,7 @@ use pghot_sources::{
     Availability, Config, Descriptor, Error, Kind, ReadySample, Source, SourceCost, SourceStats,
 };
 
+use crate::lock;
 use crate::shared::Shared;
 use crate::sources::{Ground, Sources};
 use crate::stop::Stop;
@@ -56,6 +57,8 @@ pub struct Watched {
     pub refuses_start: AtomicBool,
     /// Whether a new rule is refused.
     pub refuses_rule: AtomicBool,
+    /// What the kernel's scanner was told to mark at a visit, in MB.
+    pub marked_mb: Mutex<Vec<u64>>,
 }
 
 struct FakeGround(Arc<Watched>);
@@ -93,7 +96,8 @@ impl Ground for FakeGround {
         Ok(())
     }
 
-    fn mark(&mut self, _: &mut dyn Source, _: u64) -> Result<(), Error> {
+    fn mark(&mut self, _: &mut dyn Source, size_mb: u64) -> Result<(), Error> {
+        lock(&self.0.marked_mb).push(size_mb);
         Ok(())
     }
 }

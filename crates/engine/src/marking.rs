@@ -23,14 +23,16 @@ const FAULTS_PER_PROMOTION: u64 = 8;
 /// and while they do not, a quarter of that.
 const BUDGET: (u64, u64) = (4096, 1024);
 
-/// Fewer tell nothing.
+/// Fewer a second tell nothing.
 const FAULTS_MIN: u64 = 256;
 
-/// Seconds that may pass between a fault and what comes of it: to find room takes a while.
-const PATIENCE_S: u32 = 2;
+/// How long it may take until something comes of a fault, in ms: to find room takes a while.
+const PATIENCE_MS: u64 = 2000;
 
-/// How long faults and promotions are counted before they are judged, in ms.
+/// How long faults and promotions are counted before they are judged, in ms, and how long after
+/// nothing came: an idle machine is looked at rarely.
 const JUDGED_MS: u64 = 1000;
+const IDLE_MS: u64 = 4000;
 
 /// See the head of this file.
 #[derive(Debug, Clone)]
@@ -38,8 +40,9 @@ pub struct Marking {
     cpus: u64,
     size_mb: u64,
     judged_ms: u64,
-    /// Seconds in a row that did not pay.
-    vain_s: u32,
+    due_ms: u64,
+    /// For how long faults have not paid.
+    vain_ms: u64,
     faults: u64,
     promoted: u64,
 }
@@ -51,40 +54,49 @@ impl Marking {
             cpus: cpus.max(1),
             size_mb: START_SIZE_MB,
             judged_ms: 0,
-            vain_s: 0,
+            due_ms: 0,
+            vain_ms: 0,
             faults: 0,
             promoted: 0,
         }
     }
 
-    /// Takes note of all hint faults and all promoted pages since the start. Once a second it
-    /// returns how many MB a visit is to mark from now on.
-    pub fn note(&mut self, now_ms: u64, faults: u64, promoted: u64) -> Option<u64> {
-        if now_ms.saturating_sub(self.judged_ms) < JUDGED_MS {
-            return None;
-        }
+    /// How many MB a visit is to mark.
+    pub fn size_mb(&self) -> u64 {
+        self.size_mb
+    }
+
+    /// Whether [`Marking::note`] wants to know now.
+    pub fn is_due(&self, now_ms: u64) -> bool {
+        now_ms >= self.due_ms
+    }
+
+    /// Takes note of all hint faults and all promoted pages since the start.
+    pub fn note(&mut self, now_ms: u64, faults: u64, promoted: u64) {
+        let spent_ms = now_ms.saturating_sub(self.judged_ms).max(1);
         let came = faults.saturating_sub(self.faults);
         let went = promoted.saturating_sub(self.promoted);
         (self.judged_ms, self.faults, self.promoted) = (now_ms, faults, promoted);
-        let (least, usual, most) = SIZE_MB;
-        let (halved, doubled) = (self.size_mb / 2, self.size_mb * 2);
+        self.due_ms = now_ms + if came == 0 { IDLE_MS } else { JUDGED_MS };
         let pays = went * FAULTS_PER_PROMOTION >= came;
-        self.vain_s = if pays { 0 } else { self.vain_s + 1 };
+        self.vain_ms = if pays { 0 } else { self.vain_ms + spent_ms };
         let budget = self.cpus
-            * match self.vain_s < PATIENCE_S {
+            * match self.vain_ms < PATIENCE_MS {
                 true => BUDGET.0,
                 false => BUDGET.1,
             };
-        self.size_mb = if came < FAULTS_MIN {
+        let came_s = came * 1000 / spent_ms;
+        let (least, usual, most) = SIZE_MB;
+        let (halved, doubled) = (self.size_mb / 2, self.size_mb * 2);
+        self.size_mb = if came_s < FAULTS_MIN {
             usual.clamp(halved, doubled)
-        } else if came > budget {
-            (self.size_mb * budget / came).max(least)
-        } else if came < budget / 2 {
+        } else if came_s > budget {
+            (self.size_mb * budget / came_s).max(least)
+        } else if came_s < budget / 2 {
             doubled.min(most)
         } else {
             self.size_mb
         };
-        Some(self.size_mb)
     }
 }
 
@@ -94,14 +106,12 @@ mod tests {
 
     /// After so many seconds with so many faults, of which so many led to promotions.
     fn after(marking: &mut Marking, seconds: u64, faults: u64, promoted: u64) -> u64 {
-        let mut size_mb = 0;
         for _ in 0..seconds {
             let now_ms = marking.judged_ms + JUDGED_MS;
-            assert_eq!(marking.note(now_ms - 1, 0, 0), None, "too early to tell");
             let (faults, promoted) = (marking.faults + faults, marking.promoted + promoted);
-            size_mb = marking.note(now_ms, faults, promoted).unwrap();
+            marking.note(now_ms, faults, promoted);
         }
-        size_mb
+        marking.size_mb()
     }
 
     #[test]
@@ -121,9 +131,27 @@ mod tests {
     }
 
     #[test]
+    fn an_idle_machine_is_looked_at_rarely_and_its_faults_are_counted_by_the_second() {
+        let mut marking = Marking::new(4);
+        assert!(marking.is_due(0));
+        marking.note(1000, 0, 0);
+        assert!(!marking.is_due(4999));
+        assert!(marking.is_due(5000));
+        // As many as the budget allows in four seconds.
+        marking.note(5000, 4 * 16_384, 4 * 16_384);
+        assert_eq!(marking.size_mb(), 16);
+        assert!(marking.is_due(6000));
+        // For three seconds in vain.
+        marking.note(8000, 7 * 16_384, 4 * 16_384);
+        assert_eq!(marking.size_mb(), 4);
+    }
+
+    #[test]
     fn counters_that_start_anew_do_no_harm() {
         let mut marking = Marking::new(4);
         marking.note(1000, 8000, 8000);
-        assert_eq!(marking.note(2000, 0, 0), Some(16));
+        marking.note(2000, 0, 0);
+        assert_eq!(marking.size_mb(), 16);
+        marking.note(2000, u64::MAX / 1000, u64::MAX / 8);
     }
 }

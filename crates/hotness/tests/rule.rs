@@ -244,6 +244,22 @@ fn precision_keeps_the_accessing_node() {
 }
 
 #[test]
+fn at_one_look_a_record_is_full_and_its_page_ready() {
+    for format in [Format::Default, Format::Precision] {
+        for freq_threshold in 1..=format.freq_max() {
+            let t = table(format);
+            let rule = Rule::new(format, freq_threshold, 2000).unwrap();
+            t.report(PFN, 1, 10, &rule.at_one_look());
+            assert_eq!(record(&t, 0).freq(), format.freq_max());
+            assert!(record(&t, 0).is_ready(), "{format:?} {freq_threshold}");
+            // Its time is that of the access, as ever.
+            t.report(PFN, 1, 10 + 2 * u64::from(format.unit_ms()) + 2000, &rule);
+            assert_eq!(record(&t, 0).freq(), 1, "outside the window");
+        }
+    }
+}
+
+#[test]
 fn parameters_out_of_range_are_refused() {
     for (format, freq, window) in [
         (Format::Default, 0, 3000),

@@ -132,6 +132,90 @@ fn a_rest_ends_when_the_lower_tier_turns_hot() {
     assert!(tiers.is_proven_within(&mut exchange, 25).is_some());
 }
 
+/// Hint faults of a lower tier come, with these gaps at the narrowest scales, and with one at all
+/// others that is too small for a search. Nothing older is news.
+fn come(exchange: &mut Exchange, now_ms: u64, gaps: &[f64]) {
+    let settings = settings();
+    for before_ms in [2 * NEWS_MS, NEWS_MS] {
+        let before_ms = now_ms - before_ms;
+        exchange.note(before_ms, exchange.faults, Outcomes::default(), &settings);
+    }
+    let mut faults = exchange.faults;
+    let mut within = 10_000.0;
+    faults.0[0] += within as u64;
+    let gaps = gaps.iter().chain(std::iter::repeat(&1.0));
+    for (count, gap) in faults.0[1..].iter_mut().zip(gaps) {
+        *count += (within * gap) as u64;
+        within *= 1.0 + gap;
+    }
+    exchange.note(now_ms, faults, Outcomes::default(), &settings);
+}
+
+#[test]
+fn one_look_proves_nothing() {
+    let settings = settings();
+    let mut exchange = Exchange::default();
+    come(&mut exchange, 10_000, &[0.1]);
+    assert!(exchange.search(&settings));
+    exchange.note_idle(10_000, 0.5, &settings);
+    assert!(!exchange.is_proven(), "an outlier");
+    exchange.note_idle(10_016, 0.5, &settings);
+    assert!(exchange.is_proven(), "two agree");
+    exchange.note_idle(10_032, 0.01, &settings);
+    assert!(!exchange.is_proven(), "one look ends it");
+}
+
+#[test]
+fn a_scale_that_failed_is_tried_again_when_hot_and_cold_are_further_apart() {
+    let settings = settings();
+    let mut exchange = Exchange::default();
+    let scale_ms = |exchange: &mut Exchange, now_ms: u64, gap: f64| {
+        come(exchange, now_ms, &[gap, 0.4]);
+        assert!(exchange.search(&settings));
+        exchange.touched_ms(&settings)
+    };
+    assert_eq!(scale_ms(&mut exchange, 10_000, 0.2), 8);
+    exchange.note_idle(10_000, 0.02, &settings);
+    assert_eq!(scale_ms(&mut exchange, 20_000, 0.2), 16, "that failed");
+    let hardly_wider = 0.2 / WIDER_GAP * 1.1;
+    assert_eq!(scale_ms(&mut exchange, 30_000, hardly_wider), 16);
+    let wider = 0.2 / WIDER_GAP * 0.9;
+    assert_eq!(scale_ms(&mut exchange, 40_000, wider), 8);
+}
+
+#[test]
+fn rests_get_longer_until_one_has_paid() {
+    let settings = settings();
+    let mut exchange = Exchange::default();
+    let rest_ms = |exchange: &mut Exchange, now_ms: u64, idle: f64| -> u64 {
+        assert_eq!(exchange.resting(now_ms), None);
+        assert!(exchange.search(&settings));
+        exchange.note_idle(now_ms, idle, &settings);
+        exchange.note_idle(now_ms, idle, &settings);
+        if exchange.is_proven() {
+            exchange.rest(now_ms, Rest::NobodyIdle);
+        }
+        exchange
+            .resting
+            .map_or(0, |(until_ms, _)| until_ms - now_ms)
+    };
+    come(&mut exchange, 100_000, &[0.1]);
+    assert_eq!(rest_ms(&mut exchange, 100_000, 0.01), REST_MS.0);
+    come(&mut exchange, 200_000, &[0.1]);
+    assert_eq!(rest_ms(&mut exchange, 200_000, 0.01), 2 * REST_MS.0);
+    // Told apart, but what is left below is touched as often.
+    come(&mut exchange, 300_000, &[0.1]);
+    assert_eq!(rest_ms(&mut exchange, 300_000, 0.5), 4 * REST_MS.0);
+    come(&mut exchange, 400_000, &[0.1]);
+    exchange.search(&settings);
+    exchange.note_idle(400_000, 0.5, &settings);
+    exchange.note_idle(400_000, 0.5, &settings);
+    assert!(exchange.is_proven());
+    // And now it is touched more rarely: that has paid.
+    come(&mut exchange, 410_000, &[0.1 * WIDER_GAP * 1.1]);
+    assert_eq!(rest_ms(&mut exchange, 410_000, 0.5), REST_MS.0);
+}
+
 /// However long the pages that move are of no use, what is moved is bounded.
 #[test]
 fn what_comes_back_ends_the_exchange() {

@@ -95,11 +95,12 @@ fn kernel_hz() -> Option<u32> {
         .filter(|_| !failed && jiffy.tv_sec == 0)
 }
 
-/// `quick` of the program: the rule, the time, and what is left of the last 8 bytes.
+/// `quick` of the program: the rule, the time in ms, and 4 bytes that round it up to 8.
 fn set_quick_fault(reporter: &mut Reporter, config: &Config) -> Result<(), Error> {
     let within_ms = u32::try_from(config.quick_fault.as_millis()).unwrap_or(u32::MAX);
     let mut bytes = config.rule.at_one_look().to_bytes().to_vec();
-    bytes.extend(u64::from(within_ms).to_le_bytes());
+    bytes.extend(within_ms.to_ne_bytes());
+    bytes.extend([0; 4]);
     reporter.set_data(".data.quick", &bytes)
 }
 

@@ -13,7 +13,7 @@ use host::Host;
 use pghot_engine::arbiter::{Arbiter, Config};
 use pghot_engine::demoter::{Demand, Demoter, Waiting};
 use pghot_engine::exchange::FaultTimes;
-use pghot_engine::{Marking, Migrator, Outcome, Settings, TUNABLES, Totals, marking, next_pass_ms};
+use pghot_engine::{Marking, Migrator, Settings, TUNABLES, Totals, marking, next_pass_ms};
 use pghot_hotness::{Format, Nid, Pfn, Rule, Span, Table};
 use pghot_sources::fake::{Access, Event};
 use pghot_sources::{Descriptor as Source, SOURCES, hint_fault, hw_sample, page_cache};
@@ -179,24 +179,19 @@ impl Pghot {
                 .set_quick_fault(Duration::from_millis(quick_fault_ms.into()));
             self.settle();
         }
+        if self.marking.is_due(now_ms) {
+            let promoted = demand.outcomes.promoted;
+            self.marking.note(now_ms, self.faults.all(), promoted);
+        }
+        if self.times_scans(world) {
+            world.spec.kernel.scan_size_mib = self.marking.size_mb();
+        }
     }
 
     /// Whether it times the kernel's scanner.
     fn times_scans(&self, world: &World) -> bool {
         let sees_faults = self.settings.enabled_sources & hint_fault::DESCRIPTOR.bit != 0;
         sees_faults && !world.spec.kernel.normal_balancing
-    }
-
-    /// Has the kernel's scanner mark as the daemon would.
-    fn mark(&mut self, world: &mut World) {
-        let lanes = self.lanes.iter();
-        let promoted = lanes.map(|lane| lane.migrator.totals().outcomes.get(Outcome::Moved));
-        let (faults, promoted) = (self.faults.all(), promoted.sum());
-        if self.times_scans(world)
-            && let Some(size_mb) = self.marking.note(daemon_ms(world), faults, promoted)
-        {
-            world.spec.kernel.scan_size_mib = size_mb;
-        }
     }
 }
 
@@ -318,7 +313,6 @@ impl System for Pghot {
         self.fakes.step(world, tasks, now);
         self.pass(world);
         self.make_room(world);
-        self.mark(world);
     }
 
     fn set(&mut self, (name, value): &Setting) -> Result<(), Error> {

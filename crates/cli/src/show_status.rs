@@ -39,6 +39,9 @@ pub fn text(status: &Status) -> String {
     for report in &status.sources {
         source(&mut text, report);
     }
+    if let Some(marking) = status.marking {
+        let _ = writeln!(text, "  marking: {}", marking.sentence());
+    }
     text.push_str("\nDaemon\n");
     daemon(&mut text, status);
     text.push_str("\nTunables\n");

@@ -47,6 +47,7 @@ pub fn status(shared: &Shared) -> Status {
         top_tier,
         demoter: lock(&shared.room.published).clone(),
         sources,
+        marking: *lock(&shared.room.marking),
         latency: lock(&shared.latency).report(),
         cpu_s: cpu_time().as_secs_f64(),
         records_bytes,

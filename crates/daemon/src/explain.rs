@@ -143,6 +143,7 @@ pub fn page(shared: &Shared, pid: Pid, address: u64) -> Result<Explanation, Page
         record,
         decision,
         last_pass: last_pass.unwrap_or_default(),
+        demoter: lock(&shared.room.published).clone(),
         now_ms,
         dry_run: shared.dry_run,
     };

@@ -94,18 +94,18 @@ impl Ground for Kernel {
         self.change(source, |source, knobs| source.stand_by(knobs, standing_by))
     }
 
-    fn mark(&mut self, source: &mut dyn Source, size_mb: u64) -> Result<(), Error> {
+    fn mark(&mut self, source: &mut dyn Source, size_mb: u64) -> Result<bool, Error> {
         self.change(source, |source, knobs| source.mark(knobs, size_mb))
     }
 }
 
 impl Kernel {
     /// Has a source change settings, and remembers which are its own.
-    fn change(
+    fn change<T>(
         &mut self,
         source: &mut dyn Source,
-        change: impl Fn(&mut dyn Source, &mut Knobs) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+        change: impl Fn(&mut dyn Source, &mut Knobs) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         let mut knobs = lock(&self.knobs);
         let before = knobs.changed();
         let result = change(source, &mut knobs);

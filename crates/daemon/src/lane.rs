@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use pghot_engine::{Machine, Migrator, PassReport, Totals, next_pass_ms};
+use pghot_engine::{History, Machine, Migrator, PassReport, Totals, next_pass_ms};
 use pghot_hotness::{Nid, Pfn};
 use pghot_linux::Host;
 
@@ -42,11 +42,11 @@ pub struct Published {
 }
 
 impl Lane {
-    /// A lane that has done nothing yet.
-    pub fn new(nid: Nid) -> Lane {
+    /// A lane that has done nothing yet, with the history that all share.
+    pub fn new(nid: Nid, history: History) -> Lane {
         Lane {
             nid,
-            migrator: Mutex::new(Migrator::new(nid)),
+            migrator: Mutex::new(Migrator::new(nid, history)),
             published: Mutex::default(),
         }
     }

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pghot_engine::Marking;
 use pghot_engine::demoter::{Demand, Demoter, DemoterReport, Reclaim};
 use pghot_engine::exchange::FaultTimes;
+use pghot_engine::marking::{Marking, MarkingReport};
 
 use crate::lane::Lane;
 use crate::lock;
@@ -17,6 +17,8 @@ use crate::shared::Shared;
 pub struct Room {
     /// After each pass.
     pub published: Mutex<DemoterReport>,
+    /// How much the kernel's scanner marks; `None` where that is not for pghot to say.
+    pub marking: Mutex<Option<MarkingReport>>,
     /// Whether it makes room: then promotion leaves kswapd alone.
     pub is_made: Arc<AtomicBool>,
 }
@@ -35,18 +37,17 @@ pub fn run(shared: &Shared, cpus: u64, machine: &mut dyn Reclaim) {
             .room
             .is_made
             .store(demoter.is_able(), Ordering::Relaxed);
-        let quick_fault_ms = demoter.quick_fault_ms(&settings);
+        let quick_fault_ms = demoter.report().quick_fault_ms(&settings);
         let now_ms = machine.now_ms();
-        let is_due = marking.is_due(now_ms);
         let is_urgent = demoter.report().is_wanted || quick_fault_ms != told_ms;
-        if (is_due || is_urgent)
+        if (is_urgent || marking.is_due(now_ms))
             && let Some(seen) = shared.watch_faults(quick_fault_ms)
         {
             (faults, told_ms) = (seen, quick_fault_ms);
-            if is_due {
-                marking.note(now_ms, faults.all(), demand.outcomes.promoted);
-                shared.mark(marking.size_mb());
-            }
+        }
+        if marking.is_due(now_ms) {
+            marking.note(now_ms, faults.all(), demand.outcomes.promoted);
+            shared.mark(marking.report());
         }
         lock(&shared.room.published).clone_from(demoter.report());
         shared.stop.sleep(Duration::from_millis(rest_ms));

@@ -1,5 +1,8 @@
 //! The sentences of `pghot explain`: a pure function of what is known about a page.
 
+use std::fmt::Write;
+
+use pghot_engine::demoter::DemoterReport;
 use pghot_engine::{Decision, Held, Outcome, PassReport, Settings};
 use pghot_hotness::Nid;
 
@@ -18,6 +21,8 @@ pub struct Facts {
     pub decision: Option<Decision>,
     /// The newest pass over that node.
     pub last_pass: PassReport,
+    /// How room is made in the top tier.
+    pub demoter: DemoterReport,
     /// `CLOCK_MONOTONIC` ms.
     pub now_ms: u64,
     /// Nothing is moved.
@@ -28,7 +33,11 @@ pub struct Facts {
 pub fn sentences(facts: &Facts, settings: &Settings) -> Vec<String> {
     let mut said = vec![place(facts)];
     if let (Some(_), Some(record)) = (facts.lower_nid, facts.record) {
-        said.push(history(record, settings));
+        said.push(history(
+            record,
+            facts.demoter.quick_fault_ms(settings),
+            settings,
+        ));
         if record.ready {
             said.push(waiting(facts));
         }
@@ -60,13 +69,17 @@ fn place(facts: &Facts) -> String {
     }
 }
 
-fn history(record: RecordReport, settings: &Settings) -> String {
+fn history(record: RecordReport, quick_fault_ms: u32, settings: &Settings) -> String {
     let window_ms = settings.freq_window_ms;
     let threshold = settings.freq_threshold;
+    let one = match quick_fault_ms {
+        0 => String::new(),
+        ms => format!(" (or one hint fault within {ms} ms of its mark)"),
+    };
     match record {
         RecordReport { freq: 0, .. } => format!(
-            "No access was seen within the window of {window_ms} ms; it takes {threshold} to make \
-             it ready."
+            "No access was seen within the window of {window_ms} ms; it takes {threshold}{one} to \
+             make it ready."
         ),
         RecordReport {
             freq,
@@ -74,7 +87,7 @@ fn history(record: RecordReport, settings: &Settings) -> String {
             ready: false,
         } => format!(
             "{freq} of {threshold} accesses within {window_ms} ms were seen, the last about \
-             {age_ms} ms ago: it is not hot enough."
+             {age_ms} ms ago: it is not hot enough. It takes {threshold}{one}."
         ),
         RecordReport {
             freq,
@@ -112,7 +125,13 @@ fn waiting(facts: &Facts) -> String {
     match reasons.as_slice() {
         [] if facts.dry_run => "The next pass picks it, but a dry run moves nothing.".into(),
         [] => "The next pass picks it.".into(),
-        reasons => format!("It waits because {}.", reasons.join(", or because ")),
+        reasons => {
+            let mut said = format!("It waits because {}.", reasons.join(", or because "));
+            if held(&Held::NoRoom) {
+                let _ = write!(said, " To make room: {}.", facts.demoter.sentence());
+            }
+            said
+        }
     }
 }
 
@@ -161,6 +180,7 @@ mod tests {
             }),
             decision: None,
             last_pass: PassReport::default(),
+            demoter: DemoterReport::default(),
             now_ms: 10_000,
             dry_run: false,
         }
@@ -235,7 +255,7 @@ mod tests {
         assert_eq!(
             said(&facts()),
             "The page is in the lower tier, on node 2. No access was seen within the window of \
-             3000 ms; it takes 2 to make it ready."
+             3000 ms; it takes 2 (or one hint fault within 125 ms of its mark) to make it ready."
         );
         let record = Some(RecordReport {
             freq: 1,
@@ -245,7 +265,8 @@ mod tests {
         assert_eq!(
             said(&Facts { record, ..facts() }),
             "The page is in the lower tier, on node 2. 1 of 2 accesses within 3000 ms were seen, \
-             the last about 512 ms ago: it is not hot enough."
+             the last about 512 ms ago: it is not hot enough. It takes 2 (or one hint \
+             fault within 125 ms of its mark)."
         );
         let tail = Mapped::Present { pfn: 9, head: 7 };
         assert!(
@@ -270,10 +291,36 @@ mod tests {
         let mut held = ready();
         held.last_pass.held.insert(Held::NoRoom, 5);
         assert!(said(&held).ends_with(
-            "It waits because the target node has no free memory above its high watermark."
+            "It waits because the target node has no free memory above its high watermark. To \
+             make room: the top tier has room for what waits: nothing is demoted."
         ));
         held.last_pass.held.insert(Held::RateLimit, 5);
         assert!(said(&held).contains(" for now, or because the target node has no free"));
+    }
+
+    /// As hot as a page must be that is to go up for another one.
+    #[test]
+    fn what_it_takes_where_pages_change_places() {
+        let mut held = ready();
+        held.last_pass.held.insert(Held::NoRoom, 5);
+        held.demoter = DemoterReport {
+            is_wanted: true,
+            is_proven: true,
+            touched_ms: 16,
+            idle_ms: 32,
+            rate_mbps: 128,
+            ..DemoterReport::default()
+        };
+        assert!(said(&held).ends_with(
+            "To make room: pages touched within 16 ms go up for pages idle for 32 ms, 128 MB/s at \
+             most."
+        ));
+        held.record = facts().record;
+        assert!(said(&held).contains("one hint fault within 16 ms"));
+        let mut settings = Settings::new(Format::Default);
+        settings.quick_fault_ms = 0;
+        let said = sentences(&facts(), &settings).join(" ");
+        assert!(said.contains("it takes 2 to make it ready"), "{said}");
     }
 
     #[test]

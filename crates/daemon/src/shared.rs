@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, TryLockError};
 use std::time::{Duration, Instant};
 
 use pghot_engine::exchange::FaultTimes;
-use pghot_engine::{Settings, Tunable};
+use pghot_engine::marking::MarkingReport;
+use pghot_engine::{History, Settings, Tunable};
 use pghot_hotness::{Nid, Pfn, Rule, Table};
 use pghot_linux::SysRoot;
 use pghot_linux::topology::Topology;
@@ -61,13 +62,15 @@ impl Shared {
         stop: Arc<Stop>,
     ) -> Result<Shared, RunError> {
         let rule = settings.rule()?;
+        let history = History::default();
+        let lane = |&nid: &Nid| Lane::new(nid, history.clone());
         Ok(Shared {
             vmstat_at_start: Vmstat::read(&root).ok(),
             room: Room::default(),
             free_space: Mutex::new(FreeSpace::open(&root)),
             root,
             table,
-            lanes: nids.iter().map(|&nid| Lane::new(nid)).collect(),
+            lanes: nids.iter().map(lane).collect(),
             stop,
             dry_run,
             started: Instant::now(),
@@ -120,11 +123,12 @@ impl Shared {
         Some(sources.fault_times())
     }
 
-    /// Says how many MB the kernel's scanner is to mark at a visit. Skipped while sources are being
+    /// Has the kernel's scanner mark as much as `marking` says. Skipped while sources are being
     /// started or asked.
-    pub fn mark(&self, size_mb: u64) {
+    pub fn mark(&self, marking: MarkingReport) {
         if let Ok(mut sources) = self.sources.try_lock() {
-            sources.mark(size_mb);
+            let is_told = sources.mark(marking.size_mb);
+            *lock(&self.room.marking) = is_told.then_some(marking);
         }
     }
 
@@ -255,7 +259,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (shared, watched) = daemon(dir.path());
         let told = |size_mb| {
-            shared.mark(size_mb);
+            lock(&shared.sources).mark(size_mb);
             std::mem::take(&mut *lock(&watched.marked_mb))
         };
         assert_eq!(told(64), [64]);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use pghot_engine::arbiter::{self, Arbiter, State};
 use pghot_engine::exchange::FaultTimes;
 use pghot_sources::{Config, Descriptor, Error, Kind, Source};
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 
 use crate::latency::Latency;
 use crate::status::{SourceReport, SourceState};
@@ -27,8 +27,9 @@ pub trait Ground: Send {
     /// Makes a running source stand by or come back.
     fn stand_by(&mut self, source: &mut dyn Source, standing_by: bool) -> Result<(), Error>;
 
-    /// Has the kernel's scanner mark so many MB at a visit, for a source of hint faults.
-    fn mark(&mut self, source: &mut dyn Source, size_mb: u64) -> Result<(), Error>;
+    /// Has the kernel's scanner mark so many MB at a visit, for a source of hint faults. Returns
+    /// whether it is for the source to say.
+    fn mark(&mut self, source: &mut dyn Source, size_mb: u64) -> Result<bool, Error>;
 }
 
 /// All sources, running or not.
@@ -44,15 +45,16 @@ struct Running {
     descriptors: &'static [Descriptor],
     sources: Vec<Option<Box<dyn Source>>>,
     ground: Box<dyn Ground>,
-    /// What the kernel's scanner was told last, in MB; `None` if that may have been overwritten.
-    marked_mb: Option<u64>,
+    /// What the kernel's scanner was told last, in MB, and whether it does as told; `None` if it
+    /// may have been told otherwise since.
+    marked: Option<(u64, bool)>,
 }
 
 impl arbiter::Host for Running {
     fn start(&mut self, source: usize, config: &Config, standing_by: bool) -> Result<(), String> {
         let descriptor = &self.descriptors[source];
         let name = descriptor.name;
-        self.marked_mb = None;
+        self.marked = None;
         match self.ground.start(descriptor, *config, standing_by) {
             Ok(started) => {
                 let how = if standing_by { ", standing by" } else { "" };
@@ -80,7 +82,7 @@ impl arbiter::Host for Running {
         let Some(running) = &mut self.sources[source] else {
             return Ok(());
         };
-        self.marked_mb = None;
+        self.marked = None;
         if let Err(error) = self.ground.stand_by(running.as_mut(), standing_by) {
             warn!("source {name} cannot run: {error}");
             return Err(error.to_string());
@@ -113,7 +115,7 @@ impl Sources {
                 descriptors,
                 sources: descriptors.iter().map(|_| None).collect(),
                 ground,
-                marked_mb: None,
+                marked: None,
             },
             epoch: Instant::now(),
         }
@@ -143,21 +145,24 @@ impl Sources {
         self.settle();
     }
 
-    /// From now on the kernel's scanner marks so many MB at a visit.
-    pub fn mark(&mut self, size_mb: u64) {
+    /// From now on the kernel's scanner marks so many MB at a visit. Returns whether it does.
+    pub fn mark(&mut self, size_mb: u64) -> bool {
         let host = &mut self.host;
         let running = host.sources.iter_mut().flatten();
         let mut sees_faults = running.filter(|it| it.descriptor().kind == Kind::HintFaults);
         let Some(source) = sees_faults.next() else {
-            return;
+            return false;
         };
-        if host.marked_mb == Some(size_mb) {
-            return;
+        if let Some((_, is_told)) = host.marked.filter(|(last_mb, _)| *last_mb == size_mb) {
+            return is_told;
         }
-        match host.ground.mark(source.as_mut(), size_mb) {
-            Ok(()) => host.marked_mb = Some(size_mb),
-            Err(error) => debug!("the scanner goes on as before: {error}"),
-        }
+        let is_told = host.ground.mark(source.as_mut(), size_mb);
+        let is_told = is_told.unwrap_or_else(|error| {
+            warn!("the kernel's scanner marks as before: {error}");
+            false
+        });
+        host.marked = Some((size_mb, is_told));
+        is_told
     }
 
     /// Whether it is time to look at the free memory of the top tier.

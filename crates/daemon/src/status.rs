@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use pghot_engine::demoter::DemoterReport;
+use pghot_engine::marking::MarkingReport;
 use pghot_engine::{PassReport, Totals};
 use pghot_sources::{SourceCost, SourceStats};
 use serde::{Deserialize, Serialize};
@@ -34,6 +35,9 @@ pub struct Status {
     pub demoter: DemoterReport,
     /// The hotness sources, running or not.
     pub sources: Vec<SourceReport>,
+    /// How much the kernel's scanner marks for hint faults; `null` where that is not for pghot to
+    /// say.
+    pub marking: Option<MarkingReport>,
     /// From ready to moved.
     pub latency: LatencyReport,
     /// CPU time of the daemon, in seconds.

@@ -96,9 +96,9 @@ impl Ground for FakeGround {
         Ok(())
     }
 
-    fn mark(&mut self, _: &mut dyn Source, size_mb: u64) -> Result<(), Error> {
+    fn mark(&mut self, _: &mut dyn Source, size_mb: u64) -> Result<bool, Error> {
         lock(&self.0.marked_mb).push(size_mb);
-        Ok(())
+        Ok(true)
     }
 }
 

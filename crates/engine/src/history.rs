@@ -2,10 +2,12 @@
 //!
 //! A page keeps its address when it moves, and its record does not: so who it is lies in its owner
 //! and its address. It waits before it may go up again, twice as long each time, so that no page
-//! goes up and down for ever.
+//! goes up and down for ever. All migrators share one history: the kernel demotes to the nearest
+//! node, which need not be the one that the page came from.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::Place;
 
@@ -40,9 +42,12 @@ pub enum Answer {
     Waits,
 }
 
-/// See the head of this file.
+/// See the head of this file. Clones are the same history.
+#[derive(Debug, Clone, Default)]
+pub struct History(Arc<Mutex<Generations>>);
+
 #[derive(Debug, Default)]
-pub struct History {
+struct Generations {
     young: HashMap<u64, Promoted>,
     old: HashMap<u64, Promoted>,
     opened_ms: u64,
@@ -55,13 +60,33 @@ fn key(place: &Place) -> u64 {
 
 impl History {
     /// A page went up.
-    pub fn promoted(&mut self, place: &Place, now_ms: u64) {
+    pub fn promoted(&self, place: &Place, now_ms: u64) {
+        self.generations().promoted(key(place), now_ms);
+    }
+
+    /// A page of the lower tier is hot.
+    pub fn ask(&self, place: &Place, now_ms: u64) -> Answer {
+        self.generations().ask(key(place), now_ms)
+    }
+
+    fn generations(&self) -> MutexGuard<'_, Generations> {
+        // Whole after each statement, so a thread that panicked has left nothing behind.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Generations {
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.young.len() + self.old.len()
+    }
+
+    fn promoted(&mut self, key: u64, now_ms: u64) {
         let is_over = now_ms.saturating_sub(self.opened_ms) >= GENERATION_MS;
         if is_over || self.young.len() >= GENERATION_PAGES {
             self.old = std::mem::take(&mut self.young);
             self.opened_ms = now_ms;
         }
-        let key = key(place);
         let before = self.young.get(&key).or_else(|| self.old.get(&key));
         let promoted = Promoted {
             when_ms: now_ms,
@@ -71,9 +96,7 @@ impl History {
         self.young.insert(key, promoted);
     }
 
-    /// A page of the lower tier is hot.
-    pub fn ask(&mut self, place: &Place, now_ms: u64) -> Answer {
-        let key = key(place);
+    fn ask(&mut self, key: u64, now_ms: u64) -> Answer {
         let found = match self.young.get_mut(&key) {
             None => self.old.get_mut(&key),
             young => young,
@@ -103,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_page_waits_twice_as_long_each_time() {
-        let mut history = History::default();
+        let history = History::default();
         let mut now_ms = 1_000_000;
         assert_eq!(history.ask(&place(1), now_ms), Answer::New);
         for wait_ms in [5000, 10_000, 20_000] {
@@ -120,11 +143,12 @@ mod tests {
 
     #[test]
     fn memory_is_bounded_and_the_newest_are_kept() {
-        let mut history = History::default();
+        let history = History::default();
         for page in 0..3 * GENERATION_PAGES as u64 {
             history.promoted(&place(page), 10);
         }
-        assert!(history.young.len() + history.old.len() <= 2 * GENERATION_PAGES);
+        let kept = history.generations().len();
+        assert!(kept <= 2 * GENERATION_PAGES, "{kept}");
         let last = place(3 * GENERATION_PAGES as u64 - 1);
         assert_eq!(history.ask(&last, 20), Answer::ComesBack);
         assert_eq!(history.ask(&place(0), 20), Answer::New);

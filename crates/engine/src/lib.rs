@@ -33,6 +33,7 @@ mod tunables;
 pub mod fake;
 
 pub use gate::{Gate, Held};
+pub use history::History;
 pub use journal::{Decision, Journal};
 pub use machine::{Batch, Found, HotFolio, Machine, NodeRole};
 pub use marking::Marking;

@@ -2,10 +2,12 @@
 //!
 //! Each mark costs a hint fault when its page is touched, which is 1 to 2 µs of the program's
 //! time. What it brings is that hot pages are found. So there is a budget of hint faults a
-//! second, and the size of a visit is doubled or cut to stay between half of it and all of it.
+//! second, and the size of a visit follows, to stay between half of it and all of it.
 //! The budget is large while at least one fault in [`FAULTS_PER_PROMOTION`] leads to a promotion,
 //! sooner or later; else it is what it takes to notice that something has changed. Where hardly
 //! any page is touched the marks stay, and to walk over them in vain is all that more would do.
+
+use serde::{Deserialize, Serialize};
 
 /// Address space of one visit, in MB: at least, at the start, and at most (the kernel's default).
 const SIZE_MB: (u64, u64, u64) = (4, START_SIZE_MB, 256);
@@ -19,19 +21,23 @@ pub const START_SIZE_MB: u64 = 16;
 /// See the head of this file.
 const FAULTS_PER_PROMOTION: u64 = 8;
 
-/// Hint faults a second, by CPU of the machine: while they pay, at most a hundredth of its time,
-/// and while they do not, a quarter of that.
-const BUDGET: (u64, u64) = (4096, 1024);
+/// Hint faults a second that come within a second of their marks, for only those follow from what
+/// is marked now; by CPU of the machine: while they pay, at most a hundredth of its time,
+/// and while they do not, a sixteenth of that.
+const BUDGET: (u64, u64) = (4096, 256);
+
+/// The size of a visit grows so many times at once.
+const GROWTH: u64 = 4;
 
 /// Fewer a second tell nothing.
-const FAULTS_MIN: u64 = 256;
+const FAULTS_MIN: u64 = 128;
 
 /// How long it may take until something comes of a fault, in ms: to find room takes a while.
 const PATIENCE_MS: u64 = 2000;
 
 /// How long faults and promotions are counted before they are judged, in ms, and how long after
 /// nothing came: an idle machine is looked at rarely.
-const JUDGED_MS: u64 = 1000;
+const JUDGED_MS: u64 = 500;
 const IDLE_MS: u64 = 4000;
 
 /// See the head of this file.
@@ -45,6 +51,42 @@ pub struct Marking {
     vain_ms: u64,
     faults: u64,
     promoted: u64,
+    /// When they were last judged.
+    faults_per_s: u64,
+    budget_per_s: u64,
+}
+
+/// What [`Marking`] does, for `status`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MarkingReport {
+    /// MB of a process that the scanner marks at a visit.
+    pub size_mb: u64,
+    /// Hint faults a second.
+    pub faults_per_s: u64,
+    /// How many there may be.
+    pub budget_per_s: u64,
+    /// Whether enough of them lead to promotions.
+    pub pays: bool,
+}
+
+impl MarkingReport {
+    /// As a sentence for an operator.
+    pub fn sentence(&self) -> String {
+        let MarkingReport {
+            size_mb,
+            faults_per_s,
+            budget_per_s,
+            pays,
+        } = self;
+        let why = match pays {
+            true => "",
+            false => ", for few lead to promotions",
+        };
+        format!(
+            "{size_mb} MB of a process at each visit of the kernel's scanner; {faults_per_s} hint \
+             faults a second, {budget_per_s} at most{why}"
+        )
+    }
 }
 
 impl Marking {
@@ -58,12 +100,19 @@ impl Marking {
             vain_ms: 0,
             faults: 0,
             promoted: 0,
+            faults_per_s: 0,
+            budget_per_s: cpus.max(1) * BUDGET.0,
         }
     }
 
-    /// How many MB a visit is to mark.
-    pub fn size_mb(&self) -> u64 {
-        self.size_mb
+    /// What it does.
+    pub fn report(&self) -> MarkingReport {
+        MarkingReport {
+            size_mb: self.size_mb,
+            faults_per_s: self.faults_per_s,
+            budget_per_s: self.budget_per_s,
+            pays: self.vain_ms < PATIENCE_MS,
+        }
     }
 
     /// Whether [`Marking::note`] wants to know now.
@@ -71,7 +120,7 @@ impl Marking {
         now_ms >= self.due_ms
     }
 
-    /// Takes note of all hint faults and all promoted pages since the start.
+    /// Takes note of all hint faults that came soon, and all promoted pages, since the start.
     pub fn note(&mut self, now_ms: u64, faults: u64, promoted: u64) {
         let spent_ms = now_ms.saturating_sub(self.judged_ms).max(1);
         let came = faults.saturating_sub(self.faults);
@@ -85,17 +134,17 @@ impl Marking {
                 true => BUDGET.0,
                 false => BUDGET.1,
             };
-        let came_s = came * 1000 / spent_ms;
+        (self.faults_per_s, self.budget_per_s) = (came * 1000 / spent_ms, budget);
         let (least, usual, most) = SIZE_MB;
-        let (halved, doubled) = (self.size_mb / 2, self.size_mb * 2);
-        self.size_mb = if came_s < FAULTS_MIN {
-            usual.clamp(halved, doubled)
-        } else if came_s > budget {
-            (self.size_mb * budget / came_s).max(least)
-        } else if came_s < budget / 2 {
-            doubled.min(most)
-        } else {
+        let is_within = (budget / 2..=budget).contains(&self.faults_per_s);
+        // To the middle of what is allowed.
+        let wanted_mb = self.size_mb * budget * 3 / 4 / self.faults_per_s.max(1);
+        self.size_mb = if self.faults_per_s < FAULTS_MIN {
+            usual.clamp(self.size_mb / 2, self.size_mb * 2)
+        } else if is_within {
             self.size_mb
+        } else {
+            wanted_mb.min(self.size_mb * GROWTH).clamp(least, most)
         };
     }
 }
@@ -104,30 +153,36 @@ impl Marking {
 mod tests {
     use super::*;
 
-    /// After so many seconds with so many faults, of which so many led to promotions.
+    /// After so many seconds with so many faults each, of which so many led to promotions.
     fn after(marking: &mut Marking, seconds: u64, faults: u64, promoted: u64) -> u64 {
         for _ in 0..seconds {
-            let now_ms = marking.judged_ms + JUDGED_MS;
+            let now_ms = marking.judged_ms + 1000;
             let (faults, promoted) = (marking.faults + faults, marking.promoted + promoted);
             marking.note(now_ms, faults, promoted);
         }
-        marking.size_mb()
+        marking.report().size_mb
     }
 
     #[test]
     fn marks_are_frequent_as_long_as_they_pay() {
         let mut marking = Marking::new(4);
         assert_eq!(after(&mut marking, 2, 0, 0), 16, "marks stay");
-        assert_eq!(after(&mut marking, 1, 8000, 1000), 32);
+        assert_eq!(after(&mut marking, 1, 8000, 1000), 24);
+        assert_eq!(after(&mut marking, 1, 1000, 1000), 96, "not too fast");
         assert_eq!(after(&mut marking, 9, 8000, 1000), 256);
         assert_eq!(after(&mut marking, 1, 16_384, 16_384), 256);
-        assert_eq!(after(&mut marking, 1, 32_768, 32_768), 128, "too many");
-        assert_eq!(after(&mut marking, 1, 10_000, 1249), 128, "it may yet pay");
-        assert_eq!(after(&mut marking, 1, 16_384, 0), 32, "it does not");
-        assert_eq!(after(&mut marking, 2, 3000, 0), 32, "and costs little");
+        assert_eq!(after(&mut marking, 1, 32_768, 32_768), 96, "too many");
+        assert_eq!(after(&mut marking, 1, 10_000, 1249), 96, "it may yet pay");
+        assert_eq!(
+            after(&mut marking, 1, 1024, 0),
+            96,
+            "it does not, and costs little"
+        );
+        assert_eq!(after(&mut marking, 1, 2048, 0), 36);
         assert_eq!(after(&mut marking, 9, 10_000, 0), 4, "somebody must look");
-        assert_eq!(after(&mut marking, 3, 2000, 0), 32);
-        assert_eq!(after(&mut marking, 3, 255, 0), 16);
+        assert_eq!(after(&mut marking, 2, 384, 0), 16);
+        assert_eq!(after(&mut marking, 9, 64, 0), 16);
+        assert_eq!(after(&mut marking, 1, 64, 64), 16);
     }
 
     #[test]
@@ -139,11 +194,16 @@ mod tests {
         assert!(marking.is_due(5000));
         // As many as the budget allows in four seconds.
         marking.note(5000, 4 * 16_384, 4 * 16_384);
-        assert_eq!(marking.size_mb(), 16);
-        assert!(marking.is_due(6000));
+        assert_eq!(marking.report().size_mb, 16);
+        assert!(marking.is_due(5500));
         // For three seconds in vain.
         marking.note(8000, 7 * 16_384, 4 * 16_384);
-        assert_eq!(marking.size_mb(), 4);
+        let said = marking.report().sentence();
+        assert!(said.starts_with("4 MB of a process"), "{said}");
+        assert!(
+            said.ends_with("1024 at most, for few lead to promotions"),
+            "{said}"
+        );
     }
 
     #[test]
@@ -151,7 +211,7 @@ mod tests {
         let mut marking = Marking::new(4);
         marking.note(1000, 8000, 8000);
         marking.note(2000, 0, 0);
-        assert_eq!(marking.size_mb(), 16);
+        assert_eq!(marking.report().size_mb, 16);
         marking.note(2000, u64::MAX / 1000, u64::MAX / 8);
     }
 }

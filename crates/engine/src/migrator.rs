@@ -98,15 +98,15 @@ impl Pass<'_> {
 }
 
 impl Migrator {
-    /// A migrator for the lower-tier node `nid`.
-    pub fn new(nid: Nid) -> Migrator {
+    /// A migrator for the lower-tier node `nid`, with the history that all of them share.
+    pub fn new(nid: Nid, history: History) -> Migrator {
         Migrator {
             nid,
             gates: BTreeMap::new(),
             retries: Retries::default(),
             hottest: Hottest::default(),
             had_ready: false,
-            history: History::default(),
+            history,
             journal: Journal::default(),
             totals: Totals::default(),
         }

@@ -4,7 +4,8 @@
 
 use pghot_engine::fake::FakeMachine;
 use pghot_engine::{
-    FileId, Held, Migrator, NodeRole, Outcome, Owner, PassReport, Place, Settings, next_pass_ms,
+    FileId, Held, History, Migrator, NodeRole, Outcome, Owner, PassReport, Place, Settings,
+    next_pass_ms,
 };
 use pghot_hotness::{Format, PfnRange, Rule, SECTION_PAGES, Span, Table};
 
@@ -36,7 +37,7 @@ impl Rig {
             rule: settings.rule().unwrap(),
             settings,
             machine,
-            migrator: Migrator::new(2),
+            migrator: Migrator::new(2, History::default()),
         }
     }
 

@@ -11,7 +11,9 @@
 //! that they look less hot than they are. And from its third pass on it spends a visit on each
 //! mapping that is not accessed, and marks nothing else meanwhile. So visits become ten times as
 //! frequent and smaller (`pghot_engine::Marking` says by how much), for threads that start from
-//! then on. Normal balancing uses the same settings; while it is on they are left alone.
+//! then on. Normal balancing uses the same settings; while it is on they are left alone. But it
+//! moves pages to the node of the CPU that touches them: where all CPUs are on one node, that is
+//! nowhere to go, and it is switched off meanwhile.
 
 use std::path::{Path, PathBuf};
 
@@ -19,6 +21,7 @@ use pghot_engine::marking;
 
 use crate::knobs::{Knobs, KnobsError};
 use crate::root::{ReadError, SysRoot, read_number, read_text};
+use crate::topology::read_list;
 
 /// NUMA_BALANCING_NORMAL: balance between nodes of one tier.
 const NORMAL: u32 = 1;
@@ -56,14 +59,14 @@ impl Paths {
     }
 }
 
-/// Values of `kernel.numa_balancing` to write in turn, given the present one.
+/// Values of `kernel.numa_balancing` to write in turn, given the present one and the normal bit to
+/// keep.
 ///
-/// Ends with the tiering bit on and the normal bit as found. Only *switching* the tiering bit on
-/// runs `reset_memory_tiering()`, which clears a hot threshold left over from before
+/// Ends with the tiering bit on and the normal bit as it is to be. Only *switching* the tiering bit
+/// on runs `reset_memory_tiering()`, which clears a hot threshold left over from before
 /// (`pgdat->nbp_threshold`, otherwise good for up to a minute); so a bit that is on is first
 /// switched off.
-pub fn balancing_values(present: u32) -> Vec<u32> {
-    let without_tiering = present & NORMAL;
+pub fn balancing_values(present: u32, without_tiering: u32) -> Vec<u32> {
     let with_tiering = without_tiering | TIERING;
     if present & TIERING == 0 {
         vec![with_tiering]
@@ -78,6 +81,13 @@ pub fn tiering_is_on(root: &SysRoot) -> Result<bool, KnobsError> {
     let present = read_number::<u32>(&balancing)
         .map_err(|error| missing_or(error, &balancing, "needs CONFIG_NUMA_BALANCING"))?;
     Ok(present & TIERING != 0)
+}
+
+/// Of the present value the bits that are kept: [`NORMAL`], if CPUs are on several nodes.
+fn kept(root: &SysRoot, present: u32) -> u32 {
+    let with_cpus = root.sys.join("devices/system/node/has_cpu");
+    let is_one_node = read_list(&with_cpus).is_ok_and(|nodes| nodes.len() == 1);
+    if is_one_node { 0 } else { present & NORMAL }
 }
 
 /// What [`tiering_without_kernel_promotion`] would write here, in order; changes nothing.
@@ -97,15 +107,14 @@ pub fn plan(root: &SysRoot) -> Result<Vec<Step>, KnobsError> {
     if optional(&paths.hot_threshold)?.is_some() {
         steps.push(step(paths.hot_threshold, "0"));
     }
-    if present & NORMAL == 0
-        && optional(&paths.scan_delay)?.is_some()
-        && optional(&paths.scan_size)?.is_some()
+    let kept = kept(root, present);
+    if kept == 0 && optional(&paths.scan_delay)?.is_some() && optional(&paths.scan_size)?.is_some()
     {
         steps.push(step(paths.scan_delay, &marking::DELAY_MS.to_string()));
         steps.push(step(paths.scan_size, &marking::START_SIZE_MB.to_string()));
     }
     // Last, so that not one page is promoted between two writes.
-    let values = balancing_values(present)
+    let values = balancing_values(present, kept)
         .iter()
         .map(u32::to_string)
         .collect();
@@ -134,22 +143,23 @@ pub fn tiering_without_kernel_promotion(knobs: &mut Knobs) -> Result<Vec<Step>, 
     Ok(steps)
 }
 
-/// Has the scanner mark so many MB at a visit. Does nothing where [`plan`] leaves that alone.
-pub fn mark(knobs: &mut Knobs, size_mb: u64) -> Result<(), KnobsError> {
+/// Has the scanner mark so many MB at a visit. Returns false where [`plan`] leaves that alone.
+pub fn mark(knobs: &mut Knobs, size_mb: u64) -> Result<bool, KnobsError> {
     let scan_size = Paths::new(knobs.root()).scan_size;
     match knobs.changed().contains(&scan_size) {
-        true => knobs.set(&scan_size, &size_mb.to_string()),
-        false => Ok(()),
+        true => knobs.set(&scan_size, &size_mb.to_string()).map(|()| true),
+        false => Ok(false),
     }
 }
 
 /// Turns hint faults on the lower tier off again, so that the kernel promotes nothing in them.
-/// Normal balancing stays as it is, and the other settings stay changed.
+/// Normal balancing stays as it is meanwhile, and so do the other settings.
 pub fn tiering_off(knobs: &mut Knobs) -> Result<(), KnobsError> {
     let path = Paths::new(knobs.root()).balancing;
     let present = read_number::<u32>(&path)
         .map_err(|error| missing_or(error, &path, "needs CONFIG_NUMA_BALANCING"))?;
-    knobs.set(&path, &(present & NORMAL).to_string())
+    let kept = kept(knobs.root(), present);
+    knobs.set(&path, &kept.to_string())
 }
 
 /// The value of a setting of debugfs; `None` if it cannot be read here.

@@ -208,7 +208,7 @@ pub fn parse_range_list(text: &str) -> Option<Vec<u32>> {
     Some(ids)
 }
 
-fn read_list(path: &Path) -> Result<Vec<u32>, ReadError> {
+pub(crate) fn read_list(path: &Path) -> Result<Vec<u32>, ReadError> {
     let text = read_text(path)?;
     parse_range_list(&text).ok_or_else(|| ReadError::malformed(path, "a list such as 0-1,3", &text))
 }

@@ -24,6 +24,8 @@ pub struct Trouble {
     pub clock_ahead_ms: u64,
     /// The host says that a page moved, and leaves it: a bug, planted to see whether it is found.
     pub lies: bool,
+    /// The host says that the lower tier has room and demotion is on: another one.
+    pub invites_swap: bool,
     random: XorShift,
 }
 
@@ -39,6 +41,7 @@ impl Default for Trouble {
             doubled_report: 0,
             clock_ahead_ms: 0,
             lies: false,
+            invites_swap: false,
             random: XorShift::new(0),
         }
     }
@@ -63,6 +66,7 @@ impl Trouble {
             doubled_report: chance(300),
             clock_ahead_ms: 0,
             lies: false,
+            invites_swap: false,
             random,
         }
     }
@@ -72,6 +76,7 @@ impl Trouble {
         *self = Trouble {
             clock_ahead_ms: self.clock_ahead_ms,
             lies: self.lies,
+            invites_swap: self.invites_swap,
             ..Trouble::default()
         };
     }

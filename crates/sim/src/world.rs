@@ -26,6 +26,11 @@ pub struct Counters {
     pub promoted_in_fault_pages: u64,
     /// Base pages that went down.
     pub demoted_pages: u64,
+    /// Of those, by request of a daemon.
+    pub demoted_by_request_pages: u64,
+    /// Base pages that a request would have had the kernel swap out, because there is no room below
+    /// or demotion is off.
+    pub swapped_pages: u64,
     /// Base pages that asked to be promoted (`pgpromote_candidate`).
     pub candidate_pages: u64,
     /// Base pages refused because they were not hot enough.

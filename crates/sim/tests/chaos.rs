@@ -11,6 +11,9 @@ use pghot_sim::chaos::{self, Canary};
 const SEEDS: u64 = 4_000;
 const LONG_SEEDS: u64 = 40_000;
 
+/// Runs with each planted bug.
+const RUNS: u64 = 200;
+
 #[test]
 fn the_engine_keeps_its_promises() {
     let seeds = match env::var("PGHOT_CHAOS_SEEDS") {
@@ -19,7 +22,7 @@ fn the_engine_keeps_its_promises() {
         Err(_) => SEEDS,
     };
     let next = AtomicU64::new(0);
-    let sums: Vec<AtomicU64> = (0..6).map(|_| AtomicU64::new(0)).collect();
+    let sums: Vec<AtomicU64> = (0..7).map(|_| AtomicU64::new(0)).collect();
     let work = || {
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
@@ -31,6 +34,7 @@ fn the_engine_keeps_its_promises() {
             let happened = [
                 story.promoted_pages,
                 story.demoted_pages,
+                story.requested_pages,
                 story.refused_pages,
                 story.restarts.into(),
                 story.respawns.into(),
@@ -46,6 +50,7 @@ fn the_engine_keeps_its_promises() {
             scope.spawn(work);
         }
     });
+    println!("{sums:?}");
     // Runs in which nothing happens would promise nothing.
     let sums: Vec<u64> = sums.into_iter().map(AtomicU64::into_inner).collect();
     assert!(
@@ -57,15 +62,17 @@ fn the_engine_keeps_its_promises() {
 #[test]
 fn planted_bugs_are_found() {
     for (canary, what) in [
-        (Canary::IgnoresRateLimit, "pages were promoted in"),
+        (Canary::IgnoresRateLimit, "promoted: "),
+        (Canary::IgnoresDemoteLimit, "demoted: "),
+        (Canary::InvitesSwap, "demotion swapped"),
         (Canary::IgnoresBatchLimit, "a batch had"),
         (Canary::LosesMoves, "the engine tells of"),
         (Canary::DoesNothing, "no progress"),
     ] {
         let found =
             |seed: &u64| chaos::run(*seed, Some(canary)).is_err_and(|found| found.contains(what));
-        let runs = (0..40).filter(found).count();
+        let runs = (0..RUNS).filter(found).count();
         assert!(runs > 0, "nobody noticed {canary:?}");
-        println!("{canary:?} was found in {runs} of 40 runs");
+        println!("{canary:?} was found in {runs} of {RUNS} runs");
     }
 }

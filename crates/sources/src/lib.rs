@@ -133,8 +133,9 @@ pub trait Source: Send {
     }
 
     /// Has the kernel's scanner mark so many MB at a visit, for sources of [`Kind::HintFaults`].
-    fn mark(&mut self, _knobs: &mut Knobs, _size_mb: u64) -> Result<(), Error> {
-        Ok(())
+    /// Returns whether it is for the source to say.
+    fn mark(&mut self, _knobs: &mut Knobs, _size_mb: u64) -> Result<bool, Error> {
+        Ok(false)
     }
 }
 

@@ -22,6 +22,8 @@ const TOOLS: &[&str] = &[
     "/sbin/mkfs.btrfs",
     "/sbin/mkfs.ext4",
     "/sbin/mkfs.xfs",
+    "/sbin/mkswap",
+    "/sbin/swapon",
     "/usr/bin/setfattr",
     "/usr/bin/setpriv",
     "/usr/bin/stat",

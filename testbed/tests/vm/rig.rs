@@ -138,9 +138,10 @@ pub fn refused(output: Output, word: &str) -> Result<()> {
 }
 
 /// Takes so much memory of node 0, of a kind, and does nothing with it, until it is killed.
-pub fn hog(vm: &Vm, mib: f64, backing: &str) -> Result<Process> {
+pub fn hog(vm: &Vm, nid: usize, mib: f64, backing: &str) -> Result<Process> {
     let size = format!("{mib:.0}");
-    let memory = ["--home", "0", "--size-mib", &size, "--backing", backing];
+    let nid = nid.to_string();
+    let memory = ["--home", &nid, "--size-mib", &size, "--backing", backing];
     // Nobody makes that file.
     let hold = ["--fast", "0", "--hold", "/tmp/never"];
     Ok(vm.spawn(&[&["hotset"][..], &memory, &hold].concat())?)

@@ -10,6 +10,8 @@ use crate::rig::{
 };
 use crate::{Ctx, Test};
 
+const DEMOTION: &str = "/sys/kernel/mm/numa/demotion_enabled";
+
 pub const TESTS: &[Test] = &[
     Test::new(
         "a_full_top_tier_is_left_in_peace",
@@ -21,6 +23,7 @@ pub const TESTS: &[Test] = &[
         "tiered3",
         a_full_top_tier_makes_room,
     ),
+    Test::new("demotion_never_swaps", "tiered3-disk", demotion_never_swaps).fresh(),
     Test::new(
         "an_offlined_node_is_let_go",
         "tiered3",
@@ -51,7 +54,7 @@ fn a_full_top_tier(ctx: &mut Ctx) -> Result<()> {
     let mut hot = hold_hotset(&ctx.vm, &["--size-mib", "128", "--seconds", "600"])?;
     let daemon = Daemon::start(&ctx.vm, &["--freq-threshold", "1"])?;
     let free_mib = number(&daemon.status()?, "/top_tier/0/room_pages")? / 256.0;
-    let hog = hog(&ctx.vm, free_mib - 24.0, "anon")?;
+    let hog = hog(&ctx.vm, 0, free_mib - 24.0, "anon")?;
     ctx.vm
         .wait_until("node 0 is full", Duration::from_secs(90), || {
             Ok(daemon
@@ -94,13 +97,12 @@ fn a_full_top_tier(ctx: &mut Ctx) -> Result<()> {
 /// With demotion on, the top tier is full of memory that nobody touches: it goes down, hot pages
 /// take its place, and no allocation stalls.
 fn a_full_top_tier_makes_room(ctx: &mut Ctx) -> Result<()> {
-    const DEMOTION: &str = "/sys/kernel/mm/numa/demotion_enabled";
     let vm = &ctx.vm;
     vm.write(DEMOTION, "true")?;
     let mut hot = hold_hotset(vm, &["--size-mib", "128", "--seconds", "600"])?;
     let daemon = Daemon::start(vm, &["--freq-threshold", "1"])?;
     let free_mib = number(&daemon.status()?, "/top_tier/0/room_pages")? / 256.0;
-    let hog = hog(vm, free_mib - 24.0, "anon")?;
+    let hog = hog(vm, 0, free_mib - 24.0, "anon")?;
     vm.wait_until("node 0 is full", Duration::from_secs(90), || {
         let room = daemon.number("/top_tier/0/room_pages");
         Ok(room.is_ok_and(|room| room < 40.0 * 256.0))
@@ -124,6 +126,44 @@ fn a_full_top_tier_makes_room(ctx: &mut Ctx) -> Result<()> {
     end_hog(vm, hog)?;
     daemon.stop()?;
     vm.write(DEMOTION, "false")?;
+    Ok(())
+}
+
+/// With swap on and both tiers all but full, pages change places, and none is written to swap:
+/// neither while there is room below nor when there is hardly any.
+fn demotion_never_swaps(ctx: &mut Ctx) -> Result<()> {
+    const DISK: &str = "/dev/nvme0n1";
+    const MIB: f64 = 256.0;
+    let vm = &ctx.vm;
+    vm.write(DEMOTION, "true")?;
+    vm.exec(&["mkswap", DISK])?.success()?;
+    vm.exec(&["swapon", DISK])?.success()?;
+    let _hot = hold_hotset(vm, &["--size-mib", "128", "--seconds", "600"])?;
+    let daemon = Daemon::start(vm, &["--freq-threshold", "1"])?;
+    let free_mib = daemon.number("/top_tier/0/room_pages")? / MIB;
+    let _above = hog(vm, 0, free_mib - 24.0, "anon")?;
+    let free_below_mib = || {
+        vm.node_vmstat(2, "nr_free_pages")
+            .map(|pages| pages as f64 / MIB)
+    };
+    let _below = hog(vm, 2, free_below_mib()? - 64.0, "anon")?;
+    vm.wait_until("both tiers are full", Duration::from_secs(120), || {
+        let above = daemon.number("/top_tier/0/room_pages");
+        Ok(above.is_ok_and(|pages| pages < 40.0 * MIB) && free_below_mib()? < 80.0)
+    })?;
+    let before = vm.vmstat("pswpout")?;
+    ensure!(before == 0, "{before} pages were swapped out without pghot");
+    go(vm)?;
+    vm.wait_until("64 MiB are promoted", Duration::from_secs(90), || {
+        let moved = outcome(&daemon.status().unwrap_or_default(), "moved");
+        Ok(moved.is_ok_and(|moved| moved >= 64.0 * MIB))
+    })?;
+    let status = daemon.status()?;
+    let demoted = number(&status, "/demoter/demoted_pages")?;
+    ensure!(demoted > 0.0, "nothing was demoted: {status:#}");
+    let swapped = vm.vmstat("pswpout")?;
+    ensure!(swapped == 0, "{swapped} pages were swapped out: {status:#}");
+    daemon.stop()?;
     Ok(())
 }
 

@@ -221,7 +221,7 @@ fn faults_stand_by_while_there_is_room(ctx: &mut Ctx) -> Result<()> {
 
     let room_mib = number(&daemon.status()?, "/top_tier/0/room_pages")? / 256.0;
     // Huge pages, because filling 3 GiB with base pages takes an emulator minutes.
-    let hog = hog(vm, room_mib - 700.0, "thp")?;
+    let hog = hog(vm, 0, room_mib - 700.0, "thp")?;
     faults_are("running")?;
     ensure!(vm.read(BALANCING)?.trim() == "2", "hint faults are off");
     end_hog(vm, hog)?;

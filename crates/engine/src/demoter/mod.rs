@@ -127,15 +127,6 @@ impl Demoter {
         self.report.unable.is_none()
     }
 
-    /// How soon after its mark a hint fault must come to be quick, in ms: as the exchange wants it,
-    /// or as set.
-    pub fn quick_fault_ms(&self, settings: &Settings) -> u32 {
-        match self.report.is_wanted && self.is_able() {
-            true => self.exchange.touched_ms(settings),
-            false => settings.quick_fault_ms,
-        }
-    }
-
     /// One pass over all targets; returns the ms until the next.
     pub fn pass(&mut self, demand: &Demand, settings: &Settings, machine: &mut dyn Reclaim) -> u64 {
         let now_ms = machine.now_ms();

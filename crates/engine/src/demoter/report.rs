@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 
 use super::Unable;
+use crate::Settings;
 use crate::exchange::Rest;
 
 /// What a demoter does, for reports.
@@ -58,6 +59,15 @@ impl DemoterReport {
                 "pages touched within {} ms go up for pages idle for {} ms, {} MB/s at most",
                 self.touched_ms, self.idle_ms, self.rate_mbps
             ),
+        }
+    }
+
+    /// How soon after its mark a hint fault must come to be quick, in ms: as the exchange wants it,
+    /// or as set.
+    pub fn quick_fault_ms(&self, settings: &Settings) -> u32 {
+        match self.is_wanted && self.unable.is_none() {
+            true => self.touched_ms,
+            false => settings.quick_fault_ms,
         }
     }
 

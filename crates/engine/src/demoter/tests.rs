@@ -216,7 +216,10 @@ fn what_is_switched_off_is_said_and_comes_back() {
         assert!(!demoter.is_able());
         assert_eq!(demoter.report().sentence(), unable.sentence());
         let settings = Settings::new(Format::Default);
-        assert_eq!(demoter.quick_fault_ms(&settings), settings.quick_fault_ms);
+        assert_eq!(
+            demoter.report().quick_fault_ms(&settings),
+            settings.quick_fault_ms
+        );
     }
     node.unable = None;
     let mut settings = Settings::new(Format::Default);

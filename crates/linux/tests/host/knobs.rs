@@ -84,10 +84,12 @@ impl Host {
 
 #[test]
 fn the_tiering_bit_is_always_switched_on_afresh() {
-    assert_eq!(balancing_values(0), [2]);
-    assert_eq!(balancing_values(1), [3]);
-    assert_eq!(balancing_values(2), [0, 2]);
-    assert_eq!(balancing_values(3), [1, 3]);
+    assert_eq!(balancing_values(0, 0), [2]);
+    assert_eq!(balancing_values(1, 1), [3]);
+    assert_eq!(balancing_values(1, 0), [2]);
+    assert_eq!(balancing_values(2, 0), [0, 2]);
+    assert_eq!(balancing_values(3, 1), [1, 3]);
+    assert_eq!(balancing_values(3, 0), [0, 2]);
 }
 
 #[test]
@@ -116,11 +118,28 @@ fn visits_are_small_and_frequent_unless_normal_balancing_needs_them() {
             [&host.scan_delay, &host.scan_size].map(|path| content(path)),
             at_once
         );
-        mark(&mut knobs, 4).unwrap();
+        assert_eq!(mark(&mut knobs, 4).unwrap(), later == "4");
         assert_eq!(content(&host.scan_size), later);
         knobs.restore().unwrap();
         let restored = [&host.scan_delay, &host.scan_size].map(|path| content(path));
         assert_eq!(restored, ["1000", "256"], "{balancing}");
+    }
+}
+
+/// Normal balancing moves pages between nodes with CPUs.
+#[test]
+fn normal_balancing_ends_where_all_cpus_are_on_one_node() {
+    for (with_cpus, running, standing_by) in [("0", "2", "0"), ("0-1", "3", "1"), ("?", "3", "1")] {
+        let host = Host::new("1");
+        host.tree.sys("devices/system/node/has_cpu", with_cpus);
+        let mut knobs = host.running();
+        assert_eq!(content(&host.balancing), running, "{with_cpus}");
+        assert_eq!(mark(&mut knobs, 4).unwrap(), running == "2");
+        tiering_off(&mut knobs).unwrap();
+        assert_eq!(content(&host.balancing), standing_by, "{with_cpus}");
+        knobs.restore().unwrap();
+        assert_eq!(host.values(), ["1", "65536", "1000"]);
+        assert_eq!(content(&host.scan_size), "256");
     }
 }
 

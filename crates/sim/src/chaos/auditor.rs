@@ -1,36 +1,29 @@
 //! Looks at the machine after each step, with books of its own: what must hold, whatever goes
 //! wrong.
 
-use std::collections::VecDeque;
-
 use pghot_engine::{Outcome, Totals};
 
-use crate::machine::PAGES_PER_MIB;
+use super::limit::{Limit, Slack};
 use crate::memory::{ABSENT, Page, node_of};
 use crate::systems::Setting;
 use crate::world::{Moved, Why, World};
 
 /// No node: the page is absent.
 const NOWHERE: u8 = u8::MAX;
-/// Promotions are remembered for so long, to be held against the rate limit.
-const REMEMBERED_MS: u64 = 5000;
 
 /// The auditor's books.
 pub struct Auditor {
     /// Where each folio is, by its head.
     nodes: Vec<u8>,
     hogged: u64,
+    promote_limit: Limit,
+    demote_limit: Limit,
     /// The tunables that bound what the engine may do: now, and the largest of the time
     /// remembered.
-    rate_limit_mbps: u64,
     batch_pages: u64,
     sleep_ms: u64,
-    settings_changed_ms: u64,
-    largest_rate_mbps: u64,
     largest_batch_pages: u64,
     largest_sleep_ms: u64,
-    /// Pages promoted by the daemon: (when, pages).
-    promoted: VecDeque<(u64, u64)>,
     promoted_pages: u64,
     /// What daemons that were killed had promoted.
     earlier_pages: u64,
@@ -44,14 +37,12 @@ impl Auditor {
         let mut auditor = Auditor {
             nodes: Vec::new(),
             hogged: 0,
-            rate_limit_mbps: 0,
+            promote_limit: Limit::default(),
+            demote_limit: Limit::default(),
             batch_pages: 0,
             sleep_ms: 0,
-            settings_changed_ms: 0,
-            largest_rate_mbps: 0,
             largest_batch_pages: 0,
             largest_sleep_ms: 0,
-            promoted: VecDeque::new(),
             promoted_pages: 0,
             earlier_pages: 0,
             counted_before: world.counters.promoted_pages,
@@ -63,23 +54,23 @@ impl Auditor {
         auditor
     }
 
-    /// The limit that the engine was told.
-    pub fn rate_limit_mbps(&self) -> u64 {
-        self.rate_limit_mbps
+    /// The limits that the engine was told, up and down.
+    pub fn limits_mbps(&self) -> (u64, u64) {
+        (self.promote_limit.mbps(), self.demote_limit.mbps())
     }
 
     /// A tunable was changed. What was allowed before is allowed for as long as it is remembered.
     pub fn note_setting(&mut self, (name, value): &Setting) {
         let number = value.parse().unwrap_or(0);
         let (now, largest) = match name.as_str() {
-            "promote_rate_limit_MBps" => (&mut self.rate_limit_mbps, &mut self.largest_rate_mbps),
+            "promote_rate_limit_MBps" => return self.promote_limit.set(number),
+            "demote_rate_limit_MBps" => return self.demote_limit.set(number),
             "kmigrated_batch_nr" => (&mut self.batch_pages, &mut self.largest_batch_pages),
             "kmigrated_sleep_ms" => (&mut self.sleep_ms, &mut self.largest_sleep_ms),
             _ => return,
         };
         *now = number;
         *largest = number.max(*largest);
-        self.settings_changed_ms = self.promoted.back().map_or(0, |(ms, _)| *ms);
     }
 
     /// So many pages of node 0 are somebody else's.
@@ -89,13 +80,14 @@ impl Auditor {
 
     /// The daemon's clock is ahead: by its own account it has earned more.
     pub fn note_clock_jump(&mut self) {
-        self.promoted.clear();
+        self.promote_limit.forget();
+        self.demote_limit.forget();
     }
 
     /// The daemon is about to be killed. The next one begins with a full bucket.
     pub fn forget(&mut self, totals: &[Totals]) {
         self.earlier_pages += moved_pages(totals);
-        self.promoted.clear();
+        self.note_clock_jump();
     }
 
     /// Memory was freed and taken anew by others than the daemon.
@@ -190,42 +182,36 @@ impl Auditor {
         Ok(())
     }
 
-    /// The rate limit and the size of batches. A bucket holds what two intervals earn, and a huge
-    /// page may overdraw it.
+    /// The rate limits, the room below, and the size of batches. A bucket of promotion holds what
+    /// two intervals earn, that of demotion what a second does, and a huge page may overdraw both.
     fn bounds(&mut self, world: &World, totals: &[Totals]) -> Result<(), String> {
         let now_ms = world.now_ms();
+        let regions = world.memory.regions().iter();
+        let overdrawn = regions.map(|region| region.folio_pages).max();
+        let overdrawn_pages = u64::from(overdrawn.unwrap_or(1));
+        let up = Slack {
+            saved_ms: 2 * self.largest_sleep_ms,
+            overdrawn_pages,
+            // Each lower-tier node has a migrator with a bucket of its own.
+            savers: totals.len().max(1) as u64,
+        };
+        let down = Slack {
+            saved_ms: 1000,
+            overdrawn_pages,
+            savers: 1,
+        };
         let by_daemon = self.earlier_pages + moved_pages(totals);
-        self.promoted.push_back((now_ms, by_daemon));
-        while self
-            .promoted
-            .front()
-            .is_some_and(|(ms, _)| ms + REMEMBERED_MS < now_ms)
-        {
-            self.promoted.pop_front();
-        }
-        if now_ms > self.settings_changed_ms + REMEMBERED_MS {
-            self.largest_rate_mbps = self.rate_limit_mbps;
-            self.largest_sleep_ms = self.sleep_ms;
-        }
-        let per_ms = (self.largest_rate_mbps * PAGES_PER_MIB) as f64 / 1000.0;
-        let folios = world
-            .memory
-            .regions()
-            .iter()
-            .map(|region| region.folio_pages);
-        let overdrawn = f64::from(folios.max().unwrap_or(1));
-        let slack = 2.0 * self.largest_sleep_ms as f64 * per_ms + overdrawn;
-        // Each lower-tier node has a migrator with a bucket of its own.
-        let lanes = totals.len().max(1) as f64;
-        for (ms, before) in &self.promoted {
-            let limit = lanes * ((now_ms - ms) as f64 * per_ms + slack);
-            let promoted = by_daemon - before;
-            if promoted as f64 > limit {
-                return Err(format!(
-                    "{promoted} pages were promoted in {} ms, and the limit is {limit:.0}",
-                    now_ms - ms
-                ));
-            }
+        self.promote_limit
+            .look(now_ms, by_daemon, up)
+            .map_err(|found| format!("promoted: {found}"))?;
+        self.demote_limit
+            .look(now_ms, world.counters.demoted_by_request_pages, down)
+            .map_err(|found| format!("demoted: {found}"))?;
+        if world.counters.swapped_pages > 0 {
+            return Err(format!(
+                "demotion swapped {} pages out",
+                world.counters.swapped_pages
+            ));
         }
         let largest = totals
             .iter()

@@ -2,6 +2,7 @@
 //! after each step. One number decides all of a run, so a run that fails can be had again.
 
 mod auditor;
+mod limit;
 
 use pghot_workloads::access::XorShift;
 
@@ -33,6 +34,10 @@ pub enum Canary {
     LosesMoves,
     /// Nothing is ever promoted.
     DoesNothing,
+    /// The engine demotes at eight times the rate that it was told.
+    IgnoresDemoteLimit,
+    /// Demotion seems to be on and the lower tier to have room, whenever the engine asks.
+    InvitesSwap,
 }
 
 /// What a run did, for whoever wonders whether anything happened at all.
@@ -42,6 +47,8 @@ pub struct Story {
     pub promoted_pages: u64,
     /// Base pages demoted.
     pub demoted_pages: u64,
+    /// Of those, by the engine's request.
+    pub requested_pages: u64,
     /// Base pages that were refused.
     pub refused_pages: u64,
     /// Times that the daemon was killed.
@@ -114,7 +121,7 @@ impl Chaos {
         match self.canary {
             None => {}
             Some(Canary::IgnoresRateLimit) => {
-                let told = self.auditor.rate_limit_mbps().max(1) * 8;
+                let told = self.auditor.limits_mbps().0.max(1) * 8;
                 self.simulation
                     .set(&setting("promote_rate_limit_MBps", &told.to_string()))?;
             }
@@ -122,7 +129,15 @@ impl Chaos {
                 self.simulation
                     .set(&setting("kmigrated_batch_nr", "4096"))?;
             }
+            Some(Canary::IgnoresDemoteLimit) => {
+                let told = self.auditor.limits_mbps().1.max(1) * 8;
+                self.simulation
+                    .set(&setting("demote_rate_limit_MBps", &told.to_string()))?;
+            }
             Some(Canary::LosesMoves) => self.simulation.world_mut().trouble.lies = true,
+            Some(Canary::InvitesSwap) => {
+                self.simulation.world_mut().trouble.invites_swap = true;
+            }
             Some(Canary::DoesNothing) => {
                 self.simulation
                     .set(&setting("promote_rate_limit_MBps", "0"))?;
@@ -159,6 +174,10 @@ impl Chaos {
                 self.auditor.note_clock_jump();
             }
             5 => {
+                let kernel = &mut self.simulation.world_mut().spec.kernel;
+                kernel.demotion_enabled = !kernel.demotion_enabled;
+            }
+            6 => {
                 let nodes = self.simulation.world().nodes.len() as u32;
                 let nid = self.random.below(nodes) as usize;
                 if nid == 0 {
@@ -192,6 +211,7 @@ impl Chaos {
                 Some(Canary::IgnoresRateLimit | Canary::DoesNothing),
                 "promote_rate_limit_MBps"
             ) | (Some(Canary::IgnoresBatchLimit), "kmigrated_batch_nr")
+                | (Some(Canary::IgnoresDemoteLimit), "demote_rate_limit_MBps")
         );
         if !is_planted && self.simulation.set(&setting).is_ok() {
             self.auditor.note_setting(&setting);
@@ -216,6 +236,7 @@ impl Chaos {
         let world = self.simulation.world();
         self.story.promoted_pages = world.counters.promoted_pages;
         self.story.demoted_pages = world.counters.demoted_pages;
+        self.story.requested_pages = world.counters.demoted_by_request_pages;
         let totals = self.simulation.totals();
         self.story.refused_pages = totals.iter().map(|totals| totals.outcomes.refusals()).sum();
         self.auditor
@@ -276,7 +297,12 @@ impl Chaos {
 /// A small machine with some processes; all that is checked after each step must be cheap.
 fn scenario(seed: u64, random: &mut XorShift) -> Scenario {
     let lower = 1 + random.below(2);
-    let top_mib = u64::from(8 + random.below(56));
+    // In one machine of two the top tier is too small for what is hot and cold.
+    let is_tight = random.below(2) == 0;
+    let top_mib = u64::from(match is_tight {
+        true => 4 + random.below(8),
+        false => 8 + random.below(56),
+    });
     let mut node = vec![NodeSpec {
         memory_mib: top_mib,
         cpus: 4,
@@ -292,7 +318,9 @@ fn scenario(seed: u64, random: &mut XorShift) -> Scenario {
         });
     }
     let processes = 1 + random.below(3);
-    let process = (0..processes).map(|_| process(random, lower)).collect();
+    let process = (0..processes)
+        .map(|_| process(random, lower, is_tight))
+        .collect();
     let mut machine = MachineSpec {
         node,
         kernel: Default::default(),
@@ -314,7 +342,7 @@ fn scenario(seed: u64, random: &mut XorShift) -> Scenario {
     }
 }
 
-fn process(random: &mut XorShift, lower: u32) -> ProcessSpec {
+fn process(random: &mut XorShift, lower: u32, is_tight: bool) -> ProcessSpec {
     let backings = [
         Backing::Anon,
         Backing::Thp,
@@ -337,7 +365,8 @@ fn process(random: &mut XorShift, lower: u32) -> ProcessSpec {
     ];
     let first = kinds[random.below(3) as usize];
     ProcessSpec {
-        memory_mib: u64::from(1 + random.below(4)) * 2,
+        memory_mib: u64::from(1 + random.below(4)) * if is_tight { 4 } else { 2 },
+        near_share: Some(f64::from(random.below(2))),
         threads: 1 + random.below(3),
         backing,
         home: Some(1 + random.below(lower)),
@@ -367,6 +396,10 @@ fn settings(random: &mut XorShift) -> Vec<Setting> {
         (
             "promote_rate_limit_MBps".into(),
             pick(&["1", "8", "256", "1024"]),
+        ),
+        (
+            "demote_rate_limit_MBps".into(),
+            pick(&["0", "1", "16", "1024"]),
         ),
     ]
 }

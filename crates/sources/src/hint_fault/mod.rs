@@ -150,11 +150,8 @@ impl Source for HintFault {
         Ok(())
     }
 
-    fn mark(&mut self, knobs: &mut Knobs, size_mb: u64) -> Result<(), Error> {
-        if !self.only_observes {
-            mark(knobs, size_mb)?;
-        }
-        Ok(())
+    fn mark(&mut self, knobs: &mut Knobs, size_mb: u64) -> Result<bool, Error> {
+        Ok(!self.only_observes && mark(knobs, size_mb)?)
     }
 }
 

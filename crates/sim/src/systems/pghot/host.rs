@@ -88,12 +88,14 @@ impl Reclaim for Host<'_> {
     }
 
     fn lower_room_pages(&mut self) -> u64 {
-        let lower = self.world.nodes.iter().filter(|node| !node.is_top_tier);
-        lower.map(Node::room).sum()
+        match self.world.trouble.invites_swap {
+            true => u64::MAX / 2,
+            false => self.lower_room(),
+        }
     }
 
     fn lruvecs(&mut self, nid: Nid) -> Result<Vec<Lruvec>, Unable> {
-        if !self.world.spec.kernel.demotion_enabled {
+        if !self.world.spec.kernel.demotion_enabled && !self.world.trouble.invites_swap {
             return Err(Unable::DemotionOff);
         }
         match self.world.nodes.get(nid as usize).map(|node| &node.lru) {
@@ -110,13 +112,24 @@ impl Reclaim for Host<'_> {
     }
 
     fn demote(&mut self, nid: Nid, _memcg_id: u64, seq: u64, pages: u64) -> u64 {
+        let fits = match self.world.spec.kernel.demotion_enabled {
+            true => self.lower_room(),
+            false => 0,
+        };
+        self.world.counters.swapped_pages += pages.saturating_sub(fits);
         let (went, spent_ns) = reclaim::demote_oldest(self.world, nid as usize, seq, pages);
+        self.world.counters.demoted_by_request_pages += went;
         self.spent_ns += spent_ns;
         went
     }
 }
 
 impl Host<'_> {
+    fn lower_room(&self) -> u64 {
+        let lower = self.world.nodes.iter().filter(|node| !node.is_top_tier);
+        lower.map(Node::room).sum()
+    }
+
     fn find(&self, pfn: Pfn) -> Found {
         let memory = &self.world.memory;
         let Some((page, region)) =

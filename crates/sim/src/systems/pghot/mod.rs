@@ -13,7 +13,7 @@ use host::Host;
 use pghot_engine::arbiter::{Arbiter, Config};
 use pghot_engine::demoter::{Demand, Demoter, Waiting};
 use pghot_engine::exchange::FaultTimes;
-use pghot_engine::{Marking, Migrator, Settings, TUNABLES, Totals, marking, next_pass_ms};
+use pghot_engine::{History, Marking, Migrator, Settings, TUNABLES, Totals, marking, next_pass_ms};
 use pghot_hotness::{Format, Nid, Pfn, Rule, Span, Table};
 use pghot_sources::fake::{Access, Event};
 use pghot_sources::{Descriptor as Source, SOURCES, hint_fault, hw_sample, page_cache};
@@ -74,8 +74,9 @@ impl Pghot {
         let span = Span::new(ranges).map_err(|error| Error::field("machine", error.to_string()))?;
         let table = Arc::new(Table::in_memory(settings.mode, span));
         let config = Config::new(&settings, rule);
+        let history = History::default();
         let lane = |nid| Lane {
-            migrator: Migrator::new(nid),
+            migrator: Migrator::new(nid, history.clone()),
             due_ms: EPOCH_MS,
             waiting: BTreeMap::new(),
         };
@@ -172,7 +173,7 @@ impl Pghot {
         let spent_ns = host.spent_ns;
         world.counters.daemon_ns += spent_ns;
         self.demoter_due_ms = now_ms + rest_ms + (spent_ns / 1e6) as u64;
-        let quick_fault_ms = self.demoter.quick_fault_ms(&self.settings);
+        let quick_fault_ms = self.demoter.report().quick_fault_ms(&self.settings);
         if quick_fault_ms != self.quick_fault_ms {
             self.quick_fault_ms = quick_fault_ms;
             self.arbiter
@@ -184,7 +185,7 @@ impl Pghot {
             self.marking.note(now_ms, self.faults.all(), promoted);
         }
         if self.times_scans(world) {
-            world.spec.kernel.scan_size_mib = self.marking.size_mb();
+            world.spec.kernel.scan_size_mib = self.marking.report().size_mb;
         }
     }
 
@@ -369,6 +370,7 @@ impl System for Pghot {
             "lower_tier": self.lanes.iter().map(lane).collect::<Vec<_>>(),
             "sources": stats.collect::<serde_json::Map<_, _>>(),
             "demoter": self.demoter.report(),
+            "marking": self.marking.report(),
             "source_states": states.collect::<serde_json::Map<_, _>>(),
         })
     }

@@ -46,7 +46,7 @@ pub fn run(shared: &Shared, cpus: u64, machine: &mut dyn Reclaim) {
             (faults, told_ms) = (seen, quick_fault_ms);
         }
         if marking.is_due(now_ms) {
-            marking.note(now_ms, faults.all(), demand.outcomes.promoted);
+            marking.note(now_ms, faults, demand.outcomes.promoted);
             shared.mark(marking.report());
         }
         lock(&shared.room.published).clone_from(demoter.report());

@@ -6,8 +6,12 @@
 //! The budget is large while at least one fault in [`FAULTS_PER_PROMOTION`] leads to a promotion,
 //! sooner or later; else it is what it takes to notice that something has changed. Where hardly
 //! any page is touched the marks stay, and to walk over them in vain is all that more would do.
+//! If many that have stayed for long lead to faults at once, pages that were left alone are in use
+//! again: then it is time to look, whatever came of it before.
 
 use serde::{Deserialize, Serialize};
+
+use crate::exchange::FaultTimes;
 
 /// Address space of one visit, in MB: at least, at the start, and at most (the kernel's default).
 const SIZE_MB: (u64, u64, u64) = (4, START_SIZE_MB, 256);
@@ -36,9 +40,13 @@ const FAULTS_MIN: u64 = 128;
 const PATIENCE_MS: u64 = 2000;
 
 /// How long faults and promotions are counted before they are judged, in ms, and how long after
-/// nothing came: an idle machine is looked at rarely.
+/// nothing came.
 const JUDGED_MS: u64 = 500;
-const IDLE_MS: u64 = 4000;
+const IDLE_MS: u64 = 1000;
+
+/// So many times more late faults a second than before are many, if they are as many as the
+/// smaller budget.
+const MORE_LATE: u64 = 4;
 
 /// See the head of this file.
 #[derive(Debug, Clone)]
@@ -49,8 +57,10 @@ pub struct Marking {
     due_ms: u64,
     /// For how long faults have not paid.
     vain_ms: u64,
-    faults: u64,
+    faults: FaultTimes,
     promoted: u64,
+    /// Late faults a second, up to now.
+    late_per_s: u64,
     /// When they were last judged.
     faults_per_s: u64,
     budget_per_s: u64,
@@ -98,8 +108,9 @@ impl Marking {
             judged_ms: 0,
             due_ms: 0,
             vain_ms: 0,
-            faults: 0,
+            faults: FaultTimes::default(),
             promoted: 0,
+            late_per_s: 0,
             faults_per_s: 0,
             budget_per_s: cpus.max(1) * BUDGET.0,
         }
@@ -120,15 +131,23 @@ impl Marking {
         now_ms >= self.due_ms
     }
 
-    /// Takes note of all hint faults that came soon, and all promoted pages, since the start.
-    pub fn note(&mut self, now_ms: u64, faults: u64, promoted: u64) {
+    /// Takes note of all hint faults and all promoted pages since the start.
+    pub fn note(&mut self, now_ms: u64, faults: FaultTimes, promoted: u64) {
         let spent_ms = now_ms.saturating_sub(self.judged_ms).max(1);
-        let came = faults.saturating_sub(self.faults);
+        let came = faults.soon().saturating_sub(self.faults.soon());
+        let late = faults.late().saturating_sub(self.faults.late());
         let went = promoted.saturating_sub(self.promoted);
         (self.judged_ms, self.faults, self.promoted) = (now_ms, faults, promoted);
         self.due_ms = now_ms + if came == 0 { IDLE_MS } else { JUDGED_MS };
+        let late_per_s = late * 1000 / spent_ms;
+        let many = (MORE_LATE * self.late_per_s).max(self.cpus * BUDGET.1);
+        let is_news = late_per_s > many;
+        self.late_per_s = (3 * self.late_per_s + late_per_s) / 4;
         let pays = went * FAULTS_PER_PROMOTION >= came;
-        self.vain_ms = if pays { 0 } else { self.vain_ms + spent_ms };
+        self.vain_ms = match pays || is_news {
+            true => 0,
+            false => self.vain_ms + spent_ms,
+        };
         let budget = self.cpus
             * match self.vain_ms < PATIENCE_MS {
                 true => BUDGET.0,
@@ -157,10 +176,36 @@ mod tests {
     fn after(marking: &mut Marking, seconds: u64, faults: u64, promoted: u64) -> u64 {
         for _ in 0..seconds {
             let now_ms = marking.judged_ms + 1000;
-            let (faults, promoted) = (marking.faults + faults, marking.promoted + promoted);
-            marking.note(now_ms, faults, promoted);
+            let mut all = marking.faults;
+            all.0[0] += faults;
+            marking.note(now_ms, all, marking.promoted + promoted);
         }
         marking.report().size_mb
+    }
+
+    fn soon(faults: u64) -> FaultTimes {
+        let mut times = FaultTimes::default();
+        times.0[0] = faults;
+        times
+    }
+
+    #[test]
+    fn pages_in_use_again_are_looked_at_whatever_came_of_it_before() {
+        let mut marking = Marking::new(4);
+        after(&mut marking, 9, 10_000, 0);
+        assert!(!marking.report().pays);
+        let mut later = |faults: u64| {
+            let mut all = marking.faults;
+            all.0[0] += 1000;
+            *all.0.last_mut().unwrap() += faults;
+            marking.note(marking.judged_ms + 1000, all, marking.promoted);
+            marking.report().pays
+        };
+        assert!(!later(1000), "few");
+        assert!(later(10_000), "many");
+        // As ever: somebody goes through memory again and again.
+        assert_eq!([10_000; 3].map(&mut later), [true, false, false]);
+        assert!(later(100_000), "many more");
     }
 
     #[test]
@@ -189,15 +234,15 @@ mod tests {
     fn an_idle_machine_is_looked_at_rarely_and_its_faults_are_counted_by_the_second() {
         let mut marking = Marking::new(4);
         assert!(marking.is_due(0));
-        marking.note(1000, 0, 0);
-        assert!(!marking.is_due(4999));
-        assert!(marking.is_due(5000));
+        marking.note(1000, soon(0), 0);
+        assert!(!marking.is_due(1999));
+        assert!(marking.is_due(2000));
         // As many as the budget allows in four seconds.
-        marking.note(5000, 4 * 16_384, 4 * 16_384);
+        marking.note(5000, soon(4 * 16_384), 4 * 16_384);
         assert_eq!(marking.report().size_mb, 16);
         assert!(marking.is_due(5500));
         // For three seconds in vain.
-        marking.note(8000, 7 * 16_384, 4 * 16_384);
+        marking.note(8000, soon(7 * 16_384), 4 * 16_384);
         let said = marking.report().sentence();
         assert!(said.starts_with("4 MB of a process"), "{said}");
         assert!(
@@ -209,9 +254,9 @@ mod tests {
     #[test]
     fn counters_that_start_anew_do_no_harm() {
         let mut marking = Marking::new(4);
-        marking.note(1000, 8000, 8000);
-        marking.note(2000, 0, 0);
+        marking.note(1000, soon(8000), 8000);
+        marking.note(2000, soon(0), 0);
         assert_eq!(marking.report().size_mb, 16);
-        marking.note(2000, u64::MAX / 1000, u64::MAX / 8);
+        marking.note(2000, soon(u64::MAX / 1000), u64::MAX / 8);
     }
 }

@@ -13,12 +13,12 @@ pub(super) const NARROW_SCALES: usize = 7;
 const FAULTS_MIN: u64 = 64;
 
 /// Hint faults since the start, by how soon they came after their marks: within the narrowest
-/// scale, within twice as long, and so on. Later ones are not counted.
+/// scale, within twice as long, and so on, and at last those that came later.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FaultTimes(pub [u64; FAULT_CLASSES]);
 
-/// Classes of [`FaultTimes`]: one more than there are narrow scales.
-pub const FAULT_CLASSES: usize = NARROW_SCALES + 1;
+/// Classes of [`FaultTimes`]: one more than there are narrow scales, and one for later ones.
+pub const FAULT_CLASSES: usize = NARROW_SCALES + 2;
 
 /// One time scale, in ms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,14 +55,17 @@ impl FaultTimes {
     pub fn count(&mut self, since_mark_ms: u64) {
         let doubling = since_mark_ms / u64::from(NARROWEST_MS);
         let class = (u64::BITS - doubling.leading_zeros()) as usize;
-        if let Some(count) = self.0.get_mut(class) {
-            *count += 1;
-        }
+        self.0[class.min(FAULT_CLASSES - 1)] += 1;
     }
 
-    /// All that were counted.
-    pub fn all(&self) -> u64 {
-        self.0.iter().sum()
+    /// Those that came within a second of their marks: they follow from what was marked lately.
+    pub fn soon(&self) -> u64 {
+        self.within(FAULT_CLASSES - 2)
+    }
+
+    /// Those that came later: pages that were left alone are touched again.
+    pub fn late(&self) -> u64 {
+        self.0[FAULT_CLASSES - 1]
     }
 
     fn within(&self, class: usize) -> u64 {

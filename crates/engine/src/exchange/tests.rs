@@ -95,7 +95,8 @@ fn a_fault_is_of_the_class_of_its_time() {
     for ms in [0, 7, 8, 15, 16, 31, 32, 511, 512, 1023, 1024, u64::MAX] {
         faults.count(ms);
     }
-    assert_eq!(faults.0, [2, 2, 2, 1, 0, 0, 1, 2]);
+    assert_eq!(faults.0, [2, 2, 2, 1, 0, 0, 1, 2, 2]);
+    assert_eq!((faults.soon(), faults.late()), (10, 2));
 }
 
 #[test]

@@ -20,14 +20,14 @@ struct vm_fault {
 } __attribute__((preserve_access_index));
 
 /* As in engine/src/exchange/scales.rs; a test of mod.rs compares. */
-#define FAULT_CLASSES   8
+#define FAULT_CLASSES   9
 #define NARROWEST_SHIFT 3
 
 struct source_stats {
 	struct source_counters common;
 	/* Faults so soon after the mark that their page is hot. */
 	__u64 quick_faults;
-	/* By time since the mark: below 8 ms, 16 ms, and so on. */
+	/* By time since the mark: below 8 ms, 16 ms, and so on; the last is for all later ones. */
 	__u64 fault_times[FAULT_CLASSES];
 };
 
@@ -102,7 +102,7 @@ int BPF_PROG(hint_fault, struct folio *folio, struct vm_fault *vmf)
 	if (is_quick)
 		s->quick_faults++;
 	for (__u32 i = 0; i < FAULT_CLASSES; i++) {
-		if (since_ms >> (NARROWEST_SHIFT + i))
+		if (since_ms >> (NARROWEST_SHIFT + i) && i < FAULT_CLASSES - 1)
 			continue;
 		s->fault_times[i]++;
 		break;

@@ -182,7 +182,7 @@ impl Pghot {
         }
         if self.marking.is_due(now_ms) {
             let promoted = demand.outcomes.promoted;
-            self.marking.note(now_ms, self.faults.all(), promoted);
+            self.marking.note(now_ms, self.faults, promoted);
         }
         if self.times_scans(world) {
             world.spec.kernel.scan_size_mib = self.marking.report().size_mb;

@@ -57,7 +57,7 @@ costs: build
 	@$(VM_TEST) costs
 
 bench: setup
-	$(CARGO) bench -p pghot-hotness -p pghot-hint -p pghot-sim
+	$(CARGO) bench -p pghot-hotness -p pghot-engine -p pghot-hint -p pghot-sim
 
 bench-quick: build
 	@testbed/setup.sh --bench

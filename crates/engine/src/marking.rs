@@ -1,10 +1,10 @@
 //! How much the kernel's scanner marks at each visit of a process: as much as pays.
 //!
 //! Each mark costs a hint fault when its page is touched, which is 1 to 2 µs of the program's
-//! time. What it brings is that hot pages are found. So there is a budget of hint faults a
-//! second, and the size of a visit follows, to stay between half of it and all of it.
-//! The budget is large while at least one fault in [`FAULTS_PER_PROMOTION`] leads to a promotion,
-//! sooner or later; else it is what it takes to notice that something has changed. Where hardly
+//! time. What it brings is that hot pages are found. So there is a budget of hint faults a second,
+//! and the size of a visit follows, to stay between half of it and all of it. The budget is
+//! [`FAULTS_PER_PROMOTION`] times what was promoted a second, lately; at least what it takes to
+//! notice that something has changed, and at most a hundredth of the machine's time. Where hardly
 //! any page is touched the marks stay, and to walk over them in vain is all that more would do.
 //! If many that have stayed for long lead to faults at once, pages that were left alone are in use
 //! again: then it is time to look, whatever came of it before.
@@ -20,15 +20,14 @@ const SIZE_MB: (u64, u64, u64) = (4, START_SIZE_MB, 256);
 pub const DELAY_MS: u64 = 100;
 
 /// What a visit marks at the start, in MB.
-pub const START_SIZE_MB: u64 = 16;
+pub const START_SIZE_MB: u64 = 32;
 
 /// See the head of this file.
-const FAULTS_PER_PROMOTION: u64 = 8;
+const FAULTS_PER_PROMOTION: u64 = 4;
 
 /// Hint faults a second that come within a second of their marks, for only those follow from what
-/// is marked now; by CPU of the machine: while they pay, at most a hundredth of its time,
-/// and while they do not, a sixteenth of that.
-const BUDGET: (u64, u64) = (4096, 256);
+/// is marked now; by CPU of the machine: at least, and at most.
+const BUDGET: (u64, u64) = (256, 4096);
 
 /// The size of a visit grows so many times at once.
 const GROWTH: u64 = 4;
@@ -36,13 +35,11 @@ const GROWTH: u64 = 4;
 /// Fewer a second tell nothing.
 const FAULTS_MIN: u64 = 128;
 
-/// How long it may take until something comes of a fault, in ms: to find room takes a while.
-const PATIENCE_MS: u64 = 2000;
+/// What was promoted lately counts half after so long, in ms: to find room takes a while.
+const HALVED_MS: f64 = 1000.0;
 
-/// How long faults and promotions are counted before they are judged, in ms, and how long after
-/// nothing came.
-const JUDGED_MS: u64 = 500;
-const IDLE_MS: u64 = 1000;
+/// How long faults and promotions are counted before they are judged, in ms.
+const JUDGED_MS: u64 = 250;
 
 /// So many times more late faults a second than before are many, if they are as many as the
 /// smaller budget.
@@ -54,9 +51,8 @@ pub struct Marking {
     cpus: u64,
     size_mb: u64,
     judged_ms: u64,
-    due_ms: u64,
-    /// For how long faults have not paid.
-    vain_ms: u64,
+    /// The most pages that were promoted a second, and lately.
+    promoted_per_s: f64,
     faults: FaultTimes,
     promoted: u64,
     /// Late faults a second, up to now.
@@ -106,13 +102,12 @@ impl Marking {
             cpus: cpus.max(1),
             size_mb: START_SIZE_MB,
             judged_ms: 0,
-            due_ms: 0,
-            vain_ms: 0,
+            promoted_per_s: f64::INFINITY,
             faults: FaultTimes::default(),
             promoted: 0,
             late_per_s: 0,
             faults_per_s: 0,
-            budget_per_s: cpus.max(1) * BUDGET.0,
+            budget_per_s: cpus.max(1) * BUDGET.1,
         }
     }
 
@@ -122,13 +117,13 @@ impl Marking {
             size_mb: self.size_mb,
             faults_per_s: self.faults_per_s,
             budget_per_s: self.budget_per_s,
-            pays: self.vain_ms < PATIENCE_MS,
+            pays: self.budget_per_s > self.cpus * BUDGET.0,
         }
     }
 
     /// Whether [`Marking::note`] wants to know now.
     pub fn is_due(&self, now_ms: u64) -> bool {
-        now_ms >= self.due_ms
+        now_ms >= self.judged_ms + JUDGED_MS
     }
 
     /// Takes note of all hint faults and all promoted pages since the start.
@@ -138,21 +133,20 @@ impl Marking {
         let late = faults.late().saturating_sub(self.faults.late());
         let went = promoted.saturating_sub(self.promoted);
         (self.judged_ms, self.faults, self.promoted) = (now_ms, faults, promoted);
-        self.due_ms = now_ms + if came == 0 { IDLE_MS } else { JUDGED_MS };
         let late_per_s = late * 1000 / spent_ms;
-        let many = (MORE_LATE * self.late_per_s).max(self.cpus * BUDGET.1);
-        let is_news = late_per_s > many;
+        let (low, high) = (self.cpus * BUDGET.0, self.cpus * BUDGET.1);
+        let is_news = late_per_s > (MORE_LATE * self.late_per_s).max(low);
         self.late_per_s = (3 * self.late_per_s + late_per_s) / 4;
-        let pays = went * FAULTS_PER_PROMOTION >= came;
-        self.vain_ms = match pays || is_news {
-            true => 0,
-            false => self.vain_ms + spent_ms,
+        let best_per_s = (high / FAULTS_PER_PROMOTION) as f64;
+        // Where nothing comes nothing is told.
+        let told_ms = if came == 0 { 0 } else { spent_ms };
+        let halvings = told_ms as f64 / HALVED_MS;
+        let before = self.promoted_per_s.min(best_per_s) * 0.5_f64.powf(halvings);
+        self.promoted_per_s = match is_news {
+            true => best_per_s,
+            false => before.max(went as f64 * 1000.0 / spent_ms as f64),
         };
-        let budget = self.cpus
-            * match self.vain_ms < PATIENCE_MS {
-                true => BUDGET.0,
-                false => BUDGET.1,
-            };
+        let budget = ((self.promoted_per_s * FAULTS_PER_PROMOTION as f64) as u64).clamp(low, high);
         (self.faults_per_s, self.budget_per_s) = (came * 1000 / spent_ms, budget);
         let (least, usual, most) = SIZE_MB;
         let is_within = (budget / 2..=budget).contains(&self.faults_per_s);
@@ -204,47 +198,44 @@ mod tests {
         assert!(!later(1000), "few");
         assert!(later(10_000), "many");
         // As ever: somebody goes through memory again and again.
-        assert_eq!([10_000; 3].map(&mut later), [true, false, false]);
+        assert_eq!([10_000; 4].map(&mut later), [true, true, true, false]);
         assert!(later(100_000), "many more");
     }
 
     #[test]
     fn marks_are_frequent_as_long_as_they_pay() {
         let mut marking = Marking::new(4);
-        assert_eq!(after(&mut marking, 2, 0, 0), 16, "marks stay");
-        assert_eq!(after(&mut marking, 1, 8000, 1000), 24);
-        assert_eq!(after(&mut marking, 1, 1000, 1000), 96, "not too fast");
-        assert_eq!(after(&mut marking, 9, 8000, 1000), 256);
-        assert_eq!(after(&mut marking, 1, 16_384, 16_384), 256);
-        assert_eq!(after(&mut marking, 1, 32_768, 32_768), 96, "too many");
-        assert_eq!(after(&mut marking, 1, 10_000, 1249), 96, "it may yet pay");
-        assert_eq!(
-            after(&mut marking, 1, 1024, 0),
-            96,
-            "it does not, and costs little"
-        );
-        assert_eq!(after(&mut marking, 1, 2048, 0), 36);
+        assert_eq!(after(&mut marking, 2, 0, 0), 32, "marks stay");
+        assert_eq!(after(&mut marking, 1, 1000, 1000), 128, "not too fast");
+        assert_eq!(after(&mut marking, 9, 8000, 2000), 128);
+        assert_eq!(after(&mut marking, 1, 32_768, 4096), 48, "too many");
+        assert_eq!(after(&mut marking, 1, 8192, 0), 48, "it may yet pay");
+        assert_eq!(after(&mut marking, 1, 8192, 0), 18, "it does not");
         assert_eq!(after(&mut marking, 9, 10_000, 0), 4, "somebody must look");
-        assert_eq!(after(&mut marking, 2, 384, 0), 16);
-        assert_eq!(after(&mut marking, 9, 64, 0), 16);
-        assert_eq!(after(&mut marking, 1, 64, 64), 16);
+        assert_eq!(after(&mut marking, 1, 384, 10), 8);
+        assert_eq!(after(&mut marking, 9, 64, 0), 32);
+        assert!(!marking.report().pays);
+        assert_eq!(after(&mut marking, 1, 1000, 1000), 96, "it does again");
+        assert!(marking.report().pays);
     }
 
     #[test]
-    fn an_idle_machine_is_looked_at_rarely_and_its_faults_are_counted_by_the_second() {
+    fn faults_are_counted_by_the_second() {
         let mut marking = Marking::new(4);
-        assert!(marking.is_due(0));
+        assert!(marking.is_due(1000));
         marking.note(1000, soon(0), 0);
-        assert!(!marking.is_due(1999));
-        assert!(marking.is_due(2000));
+        assert!(!marking.is_due(1249));
+        assert!(marking.is_due(1250));
         // As many as the budget allows in four seconds.
         marking.note(5000, soon(4 * 16_384), 4 * 16_384);
-        assert_eq!(marking.report().size_mb, 16);
-        assert!(marking.is_due(5500));
+        assert_eq!(marking.report().size_mb, 32);
         // For three seconds in vain.
         marking.note(8000, soon(7 * 16_384), 4 * 16_384);
         let said = marking.report().sentence();
         assert!(said.starts_with("4 MB of a process"), "{said}");
+        assert!(said.ends_with("2048 at most"), "{said}");
+        marking.note(13_000, soon(8 * 16_384), 4 * 16_384);
+        let said = marking.report().sentence();
         assert!(
             said.ends_with("1024 at most, for few lead to promotions"),
             "{said}"
@@ -256,7 +247,7 @@ mod tests {
         let mut marking = Marking::new(4);
         marking.note(1000, soon(8000), 8000);
         marking.note(2000, soon(0), 0);
-        assert_eq!(marking.report().size_mb, 16);
+        assert_eq!(marking.report().size_mb, 32);
         marking.note(2000, soon(u64::MAX / 1000), u64::MAX / 8);
     }
 }

@@ -212,6 +212,8 @@ impl Migrator {
         let freq_max = pass.settings.mode.freq_max();
         let mut waiting = 0;
         let mut by_target = BTreeMap::<Option<Nid>, Waiting>::new();
+        // Neighbours have mostly been accessed from the same node.
+        let mut last = (None, Waiting::default());
         self.totals.hot_sections += pass.table.ready_pages(self.nid, &mut |page| {
             // A page that went cold is not picked; the next ageing clears its record.
             if !page.record.is_fresh(now_ms, pass.rule) {
@@ -221,13 +223,18 @@ impl Migrator {
                 waiting += 1;
                 return;
             }
-            let here = by_target.entry(page.record.nid()).or_default();
-            match page.record.freq() >= freq_max {
-                true => here.quick_pages += 1,
-                false => here.counted_pages += 1,
+            if page.record.nid() != last.0 {
+                *by_target.entry(last.0).or_default() += last.1;
+                last = (page.record.nid(), Waiting::default());
             }
-            self.hottest.push(Candidate::new(page, now_ms));
+            match page.record.freq() >= freq_max {
+                true => last.1.quick_pages += 1,
+                false => last.1.counted_pages += 1,
+            }
+            self.hottest.push(page, now_ms);
         });
+        *by_target.entry(last.0).or_default() += last.1;
+        by_target.retain(|_, here| here.pages() > 0);
         pass.report.ready = waiting + self.hottest.seen();
         self.had_ready = pass.report.ready > 0;
         pass.hold(Held::RetryLater, waiting);
@@ -235,9 +242,7 @@ impl Migrator {
             let Some(target) = pass.target(accessing) else {
                 continue;
             };
-            let all = pass.report.waiting.entry(target).or_default();
-            all.quick_pages += here.quick_pages;
-            all.counted_pages += here.counted_pages;
+            *pass.report.waiting.entry(target).or_default() += here;
         }
         for (&target, waiting) in &pass.report.waiting {
             let room = match known {

@@ -40,12 +40,12 @@ impl Hottest {
         self.seen = 0;
     }
 
-    pub fn push(&mut self, candidate: Candidate) {
+    pub fn push(&mut self, page: ReadyPage, now_ms: u64) {
         self.seen += 1;
         if self.limit == 0 {
             return;
         }
-        self.kept.push(candidate);
+        self.kept.push(Candidate::new(page, now_ms));
         if self.kept.len() >= 2 * self.limit {
             self.prune();
         }

@@ -1,5 +1,7 @@
 //! The two record formats, a record taken apart, and the rule that reports apply.
 
+use std::sync::LazyLock;
+
 use crate::ffi::{self, RawLayout, RawRule};
 use crate::{Error, Nid};
 
@@ -49,9 +51,14 @@ impl Format {
         self == Format::Precision
     }
 
-    pub(crate) fn layout(self) -> RawLayout {
-        // SAFETY: a pure function of its argument.
-        unsafe { ffi::pghot_layout(self.is_precision() as i32) }
+    /// Asked of the header once: a pass looks at it for each ready page.
+    pub(crate) fn layout(self) -> &'static RawLayout {
+        static DEFAULT: LazyLock<RawLayout> = LazyLock::new(|| layout(Format::Default));
+        static PRECISION: LazyLock<RawLayout> = LazyLock::new(|| layout(Format::Precision));
+        match self {
+            Format::Default => &DEFAULT,
+            Format::Precision => &PRECISION,
+        }
     }
 
     /// The ready bits of all records in one word.
@@ -61,6 +68,11 @@ impl Format {
             Format::Precision => 0x8000_0000,
         }
     }
+}
+
+fn layout(format: Format) -> RawLayout {
+    // SAFETY: a pure function of its argument.
+    unsafe { ffi::pghot_layout(format.is_precision() as i32) }
 }
 
 /// The parameters of the update rule: `freq_threshold` accesses within the window make a page

@@ -17,6 +17,7 @@ mod report;
 mod survey;
 
 use std::collections::BTreeMap;
+use std::ops::AddAssign;
 
 use pghot_hotness::Nid;
 use serde::{Deserialize, Serialize};
@@ -59,6 +60,13 @@ impl Waiting {
     }
 }
 
+impl AddAssign for Waiting {
+    fn add_assign(&mut self, more: Waiting) {
+        self.quick_pages += more.quick_pages;
+        self.counted_pages += more.counted_pages;
+    }
+}
+
 /// A top-tier node without room for what waits.
 struct Target {
     nid: Nid,
@@ -82,9 +90,7 @@ impl Demand {
     /// Adds what one migrator knows: what waited in its last pass, and what it has done.
     pub fn add(&mut self, waiting: &BTreeMap<Nid, Waiting>, totals: &Totals) {
         for (&nid, here) in waiting {
-            let all = self.waiting.entry(nid).or_default();
-            all.quick_pages += here.quick_pages;
-            all.counted_pages += here.counted_pages;
+            *self.waiting.entry(nid).or_default() += *here;
         }
         self.outcomes.promoted += totals.outcomes.get(Outcome::Moved);
         self.outcomes.returned += totals.returned_pages;
@@ -105,7 +111,8 @@ pub struct Demoter {
 }
 
 /// When a node was aged: in pairs, as far apart as pages must be idle, and then not before the time
-/// that it took is a small share.
+/// that it took is a small share. If by then pages must be idle for longer than that, the second of
+/// a pair is the first of the next.
 #[derive(Debug, Clone, Copy, Default)]
 struct Agings {
     /// The first of a pair, if the second is yet to come.
@@ -114,6 +121,8 @@ struct Agings {
     took_ms: u64,
     /// No earlier than this.
     next_ms: u64,
+    /// The last one.
+    last_ms: Option<u64>,
 }
 
 impl Demoter {
@@ -283,17 +292,24 @@ impl Demoter {
         let now_ms = machine.now_ms();
         let took_ms = now_ms.saturating_sub(began_ms);
         self.report.aging_ms_max = self.report.aging_ms_max.max(took_ms);
-        let is_second = agings.opened_ms.is_some();
+        // Who was not touched since the last one may have been idle for a little longer.
+        let is_soon =
+            |last_ms: u64| (idle_ms..=2 * idle_ms).contains(&began_ms.saturating_sub(last_ms));
+        let is_chained = agings.opened_ms.is_none() && agings.last_ms.is_some_and(is_soon);
+        let is_second = agings.opened_ms.is_some() || is_chained;
+        let both_ms = if is_chained { 0 } else { agings.took_ms } + took_ms;
         *agings = match is_second {
             false => Agings {
                 opened_ms: Some(now_ms),
                 took_ms,
+                last_ms: Some(now_ms),
                 ..*agings
             },
             true => Agings {
                 opened_ms: None,
-                next_ms: now_ms + ((agings.took_ms + took_ms) * AGING_SHARE).max(idle_ms),
-                took_ms: agings.took_ms + took_ms,
+                next_ms: now_ms + (both_ms * AGING_SHARE).max(idle_ms),
+                took_ms: both_ms,
+                last_ms: Some(now_ms),
             },
         };
         is_second

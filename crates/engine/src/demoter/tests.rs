@@ -141,6 +141,26 @@ impl Reclaim for Node {
 
 const NEVER: u64 = u64::MAX;
 
+/// To look costs one aging where there is time enough between two, else two.
+#[test]
+fn the_second_of_a_pair_is_the_first_of_the_next() {
+    let settings = Settings::new(Format::Default);
+    let mut demoter = Demoter::default();
+    demoter.exchange.go_to_widest(0, &settings);
+    let mut node = Node::new(&[(100, 10)]);
+    let mut looks = 0;
+    for _ in 0..300 {
+        let lruvecs = node.lruvecs(0).unwrap();
+        looks += u64::from(demoter.age(0, &lruvecs, &settings, &mut node));
+        node.now_ms += 100;
+    }
+    assert_eq!((looks, node.calls), (9, 10), "in 30 s, 3 s apart");
+    // After a pause it begins anew.
+    node.now_ms += 10_000;
+    let lruvecs = node.lruvecs(0).unwrap();
+    assert!(!demoter.age(0, &lruvecs, &settings, &mut node));
+}
+
 #[test]
 fn idle_pages_go_for_those_that_wait_and_no_more() {
     let mut node = Node::new(&[(3000, 1), (5000, NEVER)]);

@@ -18,7 +18,7 @@
 //!   if there are fewer, it doubles, up to the limit.
 //! - *What does not pay rests*: after the test has failed at all scales, twice as long each time in
 //!   a row. It has paid if the pages that are left below are touched more rarely than before. Hint
-//!   faults, which come anyway, tell when the lower tier has become another one; then the rest is
+//!   faults, which come anyway, tell when there is a scale that has not failed; then the rest is
 //!   over.
 
 mod scales;
@@ -41,6 +41,9 @@ const IDLE_MAX: f64 = 0.5;
 
 /// A scale that has failed is tried again when hot and cold are so many times further apart.
 const WIDER_GAP: f64 = 1.5;
+
+/// And during a rest, so many times further.
+const WIDER_GAP_AT_REST: f64 = 3.0;
 
 /// While so many times more pages are idle than wait, the scale widens.
 const PLENTY: u64 = 4;
@@ -68,8 +71,8 @@ const REST_MS: (u64, u64) = (1000, 64_000);
 const JUDGED_MS: u64 = 500;
 const JUDGED_PAGES: u64 = 64;
 
-/// How long hint faults are news, in ms: once to twice that.
-const NEWS_MS: u64 = 1000;
+/// How long hint faults are news, in ms: once to twice that, which is some visits of the scanner.
+const NEWS_MS: u64 = 500;
 
 /// How long hint faults must have told nothing until who was idle for long may go, in ms.
 const TRIED_MS: u64 = 2000;
@@ -142,8 +145,7 @@ pub struct Exchange {
     gate: Gate,
     resting: Option<(u64, Rest)>,
     rest_ms: u64,
-    /// The narrowest gap when the rest began, and when pages were first told apart before it.
-    gap_at_rest: f64,
+    /// The narrowest gap when pages were first told apart since the last rest.
     gap_at_proof: Option<f64>,
     judged: Outcomes,
     judged_ms: u64,
@@ -172,7 +174,6 @@ impl Default for Exchange {
             gate: Gate::default(),
             resting: None,
             rest_ms: REST_MS.0,
-            gap_at_rest: 0.0,
             gap_at_proof: None,
             judged: Outcomes::default(),
             judged_ms: 0,
@@ -238,7 +239,7 @@ impl Exchange {
         if now_ms.saturating_sub(self.earlier[1].0) >= NEWS_MS {
             self.earlier = [self.earlier[1], (now_ms, faults)];
         }
-        self.end_rest(now_ms);
+        self.end_rest(now_ms, settings);
         self.note_gain();
         self.judge_outcomes(now_ms, outcomes, settings);
     }
@@ -261,33 +262,29 @@ impl Exchange {
         }
     }
 
-    fn end_rest(&mut self, now_ms: u64) {
-        let Some((until_ms, _)) = self.resting else {
+    fn end_rest(&mut self, now_ms: u64, settings: &Settings) {
+        let Some((until_ms, why)) = self.resting else {
             return;
         };
-        let mut is_over = now_ms >= until_ms;
-        if let Some(gap) = self.news().gap(0) {
-            let is_another = self.gap_at_rest > 0.0 && gap < self.gap_at_rest / 2.0;
-            if is_another {
-                self.rest_ms = REST_MS.0;
-            }
-            is_over |= is_another;
-            self.gap_at_rest = gap.max(self.gap_at_rest);
-        }
+        let is_over = now_ms >= until_ms;
         if is_over {
+            self.go_to(0, now_ms);
+        }
+        let is_open = || self.open_scale(WIDER_GAP_AT_REST, settings).is_some();
+        if is_over || (why == Rest::NobodyIdle && is_open()) {
             self.resting = None;
             self.rate_mbps = self.rate_mbps.max(4 * TRICKLE_MBPS);
-            self.go_to(0, now_ms);
         }
     }
 
+    /// All is tried anew.
     fn go_to(&mut self, scale: usize, now_ms: u64) {
         self.scale = scale;
         self.floor = 0;
         self.failed = [f64::INFINITY; NARROW_SCALES];
         self.since_ms = now_ms;
-        (self.is_proven, self.is_likely) = (false, false);
         self.rounds_in_vain = 0;
+        (self.is_proven, self.is_likely) = (false, false);
     }
 
     /// Some pages have been idle for so long that any that waits may go for them.
@@ -303,14 +300,7 @@ impl Exchange {
     /// whatever is told apart at another scale. Returns whether there is one; to look costs
     /// nothing, so nobody need rest from it.
     pub fn search(&mut self, settings: &Settings) -> bool {
-        let news = self.news();
-        let narrow = scales(settings).len() - 1;
-        let has_gap = |scale: &usize| {
-            let least = self.failed[*scale] / WIDER_GAP;
-            let gap = news.gap(*scale);
-            gap.is_some_and(|gap| MORE_IDLE * gap * gap < IDLE_MAX && gap < least)
-        };
-        let found = (self.floor..narrow).find(has_gap);
+        let found = self.open_scale(WIDER_GAP, settings);
         if let Some(scale) = found
             && scale != self.scale
         {
@@ -318,6 +308,19 @@ impl Exchange {
             (self.is_proven, self.is_likely) = (false, false);
         }
         found.is_some()
+    }
+
+    /// The narrowest scale at which hint faults leave a gap that is so many times wider than when
+    /// it failed.
+    fn open_scale(&self, wider: f64, settings: &Settings) -> Option<usize> {
+        let news = self.news();
+        let narrow = scales(settings).len() - 1;
+        let is_open = |scale: &usize| {
+            let most = self.failed[*scale] / wider;
+            let gap = news.gap(*scale);
+            gap.is_some_and(|gap| MORE_IDLE * gap * gap < IDLE_MAX && gap < most)
+        };
+        (self.floor..narrow).find(is_open)
     }
 
     /// Of the top tier a share, 0 to 1, was idle for long enough.
@@ -352,11 +355,19 @@ impl Exchange {
             self.go_to(0, now_ms);
             return;
         }
-        self.failed[self.scale] = gap;
-        self.is_likely = false;
+        self.fails();
         if !self.search(settings) {
             self.rest(now_ms, Rest::NobodyIdle);
         }
+    }
+
+    /// This scale is left alone until its gap is wider.
+    fn fails(&mut self) {
+        let gap = self.news().gap(self.scale);
+        if let (Some(failed), Some(gap)) = (self.failed.get_mut(self.scale), gap) {
+            *failed = gap;
+        }
+        (self.is_proven, self.is_likely) = (false, false);
     }
 
     /// A round at this scale is over.
@@ -381,7 +392,10 @@ impl Exchange {
         } else if self.rounds_in_vain >= ROUNDS {
             match self.takes_counted(settings) {
                 true => self.go_to(0, now_ms),
-                false => self.rest(now_ms, Rest::NobodyIdle),
+                false => {
+                    self.fails();
+                    self.rest(now_ms, Rest::NobodyIdle);
+                }
             }
         }
     }
@@ -429,8 +443,7 @@ impl Exchange {
         self.gap_at_proof = None;
         self.resting = Some((now_ms + self.rest_ms, why));
         self.rest_ms = (self.rest_ms * 2).min(REST_MS.1);
-        self.gap_at_rest = 0.0;
-        self.go_to(0, now_ms);
+        (self.is_proven, self.is_likely) = (false, false);
     }
 }
 

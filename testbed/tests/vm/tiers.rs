@@ -139,17 +139,21 @@ fn demotion_never_swaps(ctx: &mut Ctx) -> Result<()> {
     vm.exec(&["mkswap", DISK])?.success()?;
     vm.exec(&["swapon", DISK])?.success()?;
     let _hot = hold_hotset(vm, &["--size-mib", "128", "--seconds", "600"])?;
-    let daemon = Daemon::start(vm, &["--freq-threshold", "1"])?;
-    let free_mib = daemon.number("/top_tier/0/room_pages")? / MIB;
-    let _above = hog(vm, 0, free_mib - 24.0, "anon")?;
     let free_below_mib = || {
         vm.node_vmstat(2, "nr_free_pages")
             .map(|pages| pages as f64 / MIB)
     };
+    // Before the daemon, which would promote what it touches.
     let _below = hog(vm, 2, free_below_mib()? - 64.0, "anon")?;
-    vm.wait_until("both tiers are full", Duration::from_secs(120), || {
+    vm.wait_until("node 2 is full", Duration::from_secs(60), || {
+        Ok(free_below_mib()? < 80.0)
+    })?;
+    let daemon = Daemon::start(vm, &["--freq-threshold", "1"])?;
+    let free_mib = daemon.number("/top_tier/0/room_pages")? / MIB;
+    let _above = hog(vm, 0, free_mib - 24.0, "anon")?;
+    vm.wait_until("node 0 is full", Duration::from_secs(60), || {
         let above = daemon.number("/top_tier/0/room_pages");
-        Ok(above.is_ok_and(|pages| pages < 40.0 * MIB) && free_below_mib()? < 80.0)
+        Ok(above.is_ok_and(|pages| pages < 40.0 * MIB))
     })?;
     let before = vm.vmstat("pswpout")?;
     ensure!(before == 0, "{before} pages were swapped out without pghot");

@@ -247,10 +247,13 @@ impl Demoter {
         let idle = survey.cold_pages();
         let mut wanted = waited.saturating_sub(target.room_pages).min(allowed);
         let mut went = 0;
+        if wanted >= PAGES_MIN {
+            // Each page that goes up leaves room for another, so a little is enough.
+            wanted = wanted.min(machine.lower_room_pages() / 2);
+            self.report.rounds_lower_tier_full += u64::from(wanted < PAGES_MIN);
+        }
         if wanted < PAGES_MIN {
             wanted = 0;
-        } else if machine.lower_room_pages() < 2 * wanted {
-            self.report.rounds_lower_tier_full += 1;
         } else {
             went = survey.demote(nid, wanted, machine);
         }

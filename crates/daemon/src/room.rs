@@ -39,14 +39,15 @@ pub fn run(shared: &Shared, cpus: u64, machine: &mut dyn Reclaim) {
             .store(demoter.is_able(), Ordering::Relaxed);
         let quick_fault_ms = demoter.report().quick_fault_ms(&settings);
         let now_ms = machine.now_ms();
+        let promoted = demand.outcomes.promoted;
         let is_urgent = demoter.report().is_wanted || quick_fault_ms != told_ms;
-        if (is_urgent || marking.is_due(now_ms))
+        if (is_urgent || marking.is_due(now_ms, faults, promoted))
             && let Some(seen) = shared.watch_faults(quick_fault_ms)
         {
             (faults, told_ms) = (seen, quick_fault_ms);
         }
-        if marking.is_due(now_ms) {
-            marking.note(now_ms, faults, demand.outcomes.promoted);
+        if marking.is_due(now_ms, faults, promoted) {
+            marking.note(now_ms, faults, promoted);
             shared.mark(marking.report());
         }
         lock(&shared.room.published).clone_from(demoter.report());

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use pghot_engine::arbiter::{self, Arbiter, State};
 use pghot_engine::exchange::FaultTimes;
 use pghot_sources::{Config, Descriptor, Error, Kind, Source};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use crate::latency::Latency;
 use crate::status::{SourceReport, SourceState};
@@ -158,7 +158,7 @@ impl Sources {
         }
         let is_told = host.ground.mark(source.as_mut(), size_mb);
         let is_told = is_told.unwrap_or_else(|error| {
-            warn!("the kernel's scanner marks as before: {error}");
+            debug!("the kernel's scanner marks as before: {error}");
             false
         });
         host.marked = Some((size_mb, is_told));

@@ -38,8 +38,10 @@ const FAULTS_MIN: u64 = 128;
 /// What was promoted lately counts half after so long, in ms: to find room takes a while.
 const HALVED_MS: f64 = 1000.0;
 
-/// How long faults and promotions are counted before they are judged, in ms.
+/// How long faults and promotions are counted before they are judged, in ms, and how long while
+/// nothing comes.
 const JUDGED_MS: u64 = 250;
+const IDLE_MS: u64 = 2000;
 
 /// So many times more late faults a second than before are many, if they are as many as the
 /// smaller budget.
@@ -121,9 +123,11 @@ impl Marking {
         }
     }
 
-    /// Whether [`Marking::note`] wants to know now.
-    pub fn is_due(&self, now_ms: u64) -> bool {
-        now_ms >= self.judged_ms + JUDGED_MS
+    /// Whether [`Marking::note`] wants to know now, for all that is known without asking.
+    pub fn is_due(&self, now_ms: u64, faults: FaultTimes, promoted: u64) -> bool {
+        let is_news = (faults, promoted) != (self.faults, self.promoted);
+        let is_idle = self.faults_per_s == 0 && !is_news;
+        now_ms >= self.judged_ms + if is_idle { IDLE_MS } else { JUDGED_MS }
     }
 
     /// Takes note of all hint faults and all promoted pages since the start.
@@ -222,13 +226,19 @@ mod tests {
     #[test]
     fn faults_are_counted_by_the_second() {
         let mut marking = Marking::new(4);
-        assert!(marking.is_due(1000));
         marking.note(1000, soon(0), 0);
-        assert!(!marking.is_due(1249));
-        assert!(marking.is_due(1250));
+        assert!(
+            !marking.is_due(2999, soon(0), 0),
+            "an idle machine is asked rarely"
+        );
+        assert!(marking.is_due(3000, soon(0), 0));
+        assert!(!marking.is_due(1249, soon(1), 0));
+        assert!(marking.is_due(1250, soon(1), 0));
+        assert!(marking.is_due(1250, soon(0), 1));
         // As many as the budget allows in four seconds.
         marking.note(5000, soon(4 * 16_384), 4 * 16_384);
         assert_eq!(marking.report().size_mb, 32);
+        assert!(marking.is_due(5250, soon(4 * 16_384), 4 * 16_384));
         // For three seconds in vain.
         marking.note(8000, soon(7 * 16_384), 4 * 16_384);
         let said = marking.report().sentence();

@@ -180,8 +180,8 @@ impl Pghot {
                 .set_quick_fault(Duration::from_millis(quick_fault_ms.into()));
             self.settle();
         }
-        if self.marking.is_due(now_ms) {
-            let promoted = demand.outcomes.promoted;
+        let promoted = demand.outcomes.promoted;
+        if self.marking.is_due(now_ms, self.faults, promoted) {
             self.marking.note(now_ms, self.faults, promoted);
         }
         if self.times_scans(world) {

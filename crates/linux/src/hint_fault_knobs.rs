@@ -11,9 +11,8 @@
 //! that they look less hot than they are. And from its third pass on it spends a visit on each
 //! mapping that is not accessed, and marks nothing else meanwhile. So visits become ten times as
 //! frequent and smaller (`pghot_engine::Marking` says by how much), for threads that start from
-//! then on. Normal balancing uses the same settings; while it is on they are left alone. But it
-//! moves pages to the node of the CPU that touches them: where all CPUs are on one node, that is
-//! nowhere to go, and it is switched off meanwhile.
+//! then on. Normal balancing uses the same settings: where it has work to do they are left alone, and
+//! where it has none it is switched off meanwhile (`marking::is_for_normal_balancing`).
 
 use std::path::{Path, PathBuf};
 
@@ -83,11 +82,15 @@ pub fn tiering_is_on(root: &SysRoot) -> Result<bool, KnobsError> {
     Ok(present & TIERING != 0)
 }
 
-/// Of the present value the bits that are kept: [`NORMAL`], if CPUs are on several nodes.
+/// Of the present value the bits that are kept: [`NORMAL`], if it has work to do.
 fn kept(root: &SysRoot, present: u32) -> u32 {
-    let with_cpus = root.sys.join("devices/system/node/has_cpu");
-    let is_one_node = read_list(&with_cpus).is_ok_and(|nodes| nodes.len() == 1);
-    if is_one_node { 0 } else { present & NORMAL }
+    let with_cpus = read_list(&root.sys.join("devices/system/node/has_cpu"));
+    // What cannot be read may be several.
+    let nodes = with_cpus.map_or(usize::MAX, |nodes| nodes.len());
+    match marking::is_for_normal_balancing(present & NORMAL != 0, nodes) {
+        true => NORMAL,
+        false => 0,
+    }
 }
 
 /// What [`tiering_without_kernel_promotion`] would write here, in order; changes nothing.
@@ -104,12 +107,11 @@ pub fn plan(root: &SysRoot) -> Result<Vec<Step>, KnobsError> {
     };
     let mut steps = vec![step(paths.rate_limit, "0")];
     // The rate limit alone suffices, so debugfs unmounted, or closed by lockdown, is no error.
-    if optional(&paths.hot_threshold)?.is_some() {
+    if is_there(&paths.hot_threshold)? {
         steps.push(step(paths.hot_threshold, "0"));
     }
     let kept = kept(root, present);
-    if kept == 0 && optional(&paths.scan_delay)?.is_some() && optional(&paths.scan_size)?.is_some()
-    {
+    if kept == 0 && is_there(&paths.scan_delay)? && is_there(&paths.scan_size)? {
         steps.push(step(paths.scan_delay, &marking::DELAY_MS.to_string()));
         steps.push(step(paths.scan_size, &marking::START_SIZE_MB.to_string()));
     }
@@ -162,11 +164,11 @@ pub fn tiering_off(knobs: &mut Knobs) -> Result<(), KnobsError> {
     knobs.set(&path, &kept.to_string())
 }
 
-/// The value of a setting of debugfs; `None` if it cannot be read here.
-fn optional(path: &Path) -> Result<Option<String>, ReadError> {
+/// Whether a setting of debugfs can be read here.
+fn is_there(path: &Path) -> Result<bool, ReadError> {
     match read_text(path) {
-        Ok(value) => Ok(Some(value.trim().to_owned())),
-        Err(error) if error.is_not_found() || error.is_denied() => Ok(None),
+        Ok(_) => Ok(true),
+        Err(error) if error.is_not_found() || error.is_denied() => Ok(false),
         Err(error) => Err(error),
     }
 }

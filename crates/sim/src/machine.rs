@@ -75,8 +75,8 @@ pub struct KernelSpec {
     pub hot_threshold_ms: u64,
     /// `kernel.numa_balancing_promote_rate_limit_MBps`.
     pub promote_rate_limit_mbps: u64,
-    /// `kernel.numa_balancing` has its normal bit, so pghot leaves the scanner's timing alone.
-    /// Balancing between nodes of one tier is not modelled.
+    /// `kernel.numa_balancing` has its normal bit, so pghot leaves the scanner's timing alone if
+    /// CPUs are on several nodes. Balancing between nodes of one tier is not modelled.
     pub normal_balancing: bool,
     /// `/sys/kernel/mm/numa/demotion_enabled`.
     pub demotion_enabled: bool,

@@ -266,7 +266,7 @@ fn in_guest(vm: &Vm, system: &str) -> Result<(Ran, f64)> {
     let workload = hold_hotset(vm, &flags)?;
     let daemon = match system {
         "pghot" => {
-            // With normal balancing it leaves the scanner's timing as it is, and as it is modelled.
+            // With normal balancing and two nodes with CPUs it leaves the scanner's timing as it is, and as it is modelled.
             vm.write(TIERING, "1")?;
             Some(Daemon::start(vm, &["--freq-threshold", "1"])?)
         }

@@ -129,8 +129,7 @@ fn a_full_top_tier_makes_room(ctx: &mut Ctx) -> Result<()> {
     Ok(())
 }
 
-/// With swap on and both tiers all but full, pages change places, and none is written to swap:
-/// neither while there is room below nor when there is hardly any.
+/// With swap on and both tiers all but full, pages change places, and none is written to swap.
 fn demotion_never_swaps(ctx: &mut Ctx) -> Result<()> {
     const DISK: &str = "/dev/nvme0n1";
     const MIB: f64 = 256.0;

@@ -115,14 +115,14 @@ pub struct Demoter {
 /// a pair is the first of the next.
 #[derive(Debug, Clone, Copy, Default)]
 struct Agings {
-    /// The first of a pair, if the second is yet to come.
-    opened_ms: Option<u64>,
+    /// The last one.
+    last_ms: Option<u64>,
+    /// It was the first of a pair, and the second is yet to come.
+    is_open: bool,
     /// What the present pair, or the last, took so far.
     took_ms: u64,
     /// No earlier than this.
     next_ms: u64,
-    /// The last one.
-    last_ms: Option<u64>,
 }
 
 impl Demoter {
@@ -165,7 +165,7 @@ impl Demoter {
         self.report.note_change(now_ms);
         let mut agings = self.agings.values();
         match self.report.is_wanted {
-            true if agings.any(|agings| agings.opened_ms.is_some()) => {
+            true if agings.any(|agings| agings.is_open) => {
                 self.report.idle_ms.clamp(INTERVAL_MS.1, INTERVAL_MS.0)
             }
             true => INTERVAL_MS.0 / 2,
@@ -281,10 +281,15 @@ impl Demoter {
         let idle_ms = self.exchange.idle_ms(settings);
         let agings = self.agings.entry(nid).or_default();
         let began_ms = machine.now_ms();
-        match agings.opened_ms {
-            Some(opened_ms) if began_ms < opened_ms + idle_ms => return false,
-            None if began_ms < agings.next_ms => return false,
-            _ => {}
+        let since_ms = agings
+            .last_ms
+            .map(|last_ms| began_ms.saturating_sub(last_ms));
+        let is_early = match agings.is_open {
+            true => since_ms.is_some_and(|since_ms| since_ms < idle_ms),
+            false => began_ms < agings.next_ms,
+        };
+        if is_early {
+            return false;
         }
         for lruvec in lruvecs {
             if let Some(youngest) = lruvec.generations.last() {
@@ -296,25 +301,18 @@ impl Demoter {
         let took_ms = now_ms.saturating_sub(began_ms);
         self.report.aging_ms_max = self.report.aging_ms_max.max(took_ms);
         // Who was not touched since the last one may have been idle for a little longer.
-        let is_soon =
-            |last_ms: u64| (idle_ms..=2 * idle_ms).contains(&began_ms.saturating_sub(last_ms));
-        let is_chained = agings.opened_ms.is_none() && agings.last_ms.is_some_and(is_soon);
-        let is_second = agings.opened_ms.is_some() || is_chained;
-        let both_ms = if is_chained { 0 } else { agings.took_ms } + took_ms;
-        *agings = match is_second {
-            false => Agings {
-                opened_ms: Some(now_ms),
-                took_ms,
-                last_ms: Some(now_ms),
-                ..*agings
-            },
-            true => Agings {
-                opened_ms: None,
-                next_ms: now_ms + (both_ms * AGING_SHARE).max(idle_ms),
-                took_ms: both_ms,
-                last_ms: Some(now_ms),
-            },
-        };
+        let is_soon = |since_ms| (idle_ms..=2 * idle_ms).contains(&since_ms);
+        let is_second = agings.is_open || since_ms.is_some_and(is_soon);
+        if agings.is_open {
+            agings.took_ms += took_ms;
+        } else {
+            agings.took_ms = took_ms;
+        }
+        if is_second {
+            agings.next_ms = now_ms + (agings.took_ms * AGING_SHARE).max(idle_ms);
+        }
+        agings.last_ms = Some(now_ms);
+        agings.is_open = !is_second;
         is_second
     }
 }

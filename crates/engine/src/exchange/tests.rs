@@ -133,8 +133,8 @@ fn a_rest_ends_when_the_lower_tier_turns_hot() {
     assert!(tiers.is_proven_within(&mut exchange, 25).is_some());
 }
 
-/// Hint faults of a lower tier come, with these gaps at the narrowest scales, and with one at all
-/// others that is too small for a search. Nothing older is news.
+/// Hint faults of a lower tier come, with these gaps at the narrowest scales and none at all
+/// others. Nothing older is news.
 fn come(exchange: &mut Exchange, now_ms: u64, gaps: &[f64]) {
     let settings = settings();
     for before_ms in [2 * NEWS_MS, NEWS_MS] {

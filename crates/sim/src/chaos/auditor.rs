@@ -3,7 +3,7 @@
 
 use pghot_engine::{Outcome, Totals};
 
-use super::limit::{Limit, Slack};
+use super::limit::{Bound, Limit, Slack};
 use crate::memory::{ABSENT, Page, node_of};
 use crate::systems::Setting;
 use crate::world::{Moved, Why, World};
@@ -18,12 +18,10 @@ pub struct Auditor {
     hogged: u64,
     promote_limit: Limit,
     demote_limit: Limit,
-    /// The tunables that bound what the engine may do: now, and the largest of the time
-    /// remembered.
+    /// The interval between passes.
+    sleep_ms: Bound,
+    /// The largest ever, as the engine tells of its largest batch ever.
     batch_pages: u64,
-    sleep_ms: u64,
-    largest_batch_pages: u64,
-    largest_sleep_ms: u64,
     promoted_pages: u64,
     /// What daemons that were killed had promoted.
     earlier_pages: u64,
@@ -39,17 +37,15 @@ impl Auditor {
             hogged: 0,
             promote_limit: Limit::default(),
             demote_limit: Limit::default(),
+            sleep_ms: Bound::default(),
             batch_pages: 0,
-            sleep_ms: 0,
-            largest_batch_pages: 0,
-            largest_sleep_ms: 0,
             promoted_pages: 0,
             earlier_pages: 0,
             counted_before: world.counters.promoted_pages,
         };
         auditor.relearn(world);
         for setting in settings {
-            auditor.note_setting(setting);
+            auditor.note_setting(world.now_ms(), setting);
         }
         auditor
     }
@@ -59,18 +55,16 @@ impl Auditor {
         (self.promote_limit.mbps(), self.demote_limit.mbps())
     }
 
-    /// A tunable was changed. What was allowed before is allowed for as long as it is remembered.
-    pub fn note_setting(&mut self, (name, value): &Setting) {
+    /// A tunable was changed.
+    pub fn note_setting(&mut self, now_ms: u64, (name, value): &Setting) {
         let number = value.parse().unwrap_or(0);
-        let (now, largest) = match name.as_str() {
-            "promote_rate_limit_MBps" => return self.promote_limit.set(number),
-            "demote_rate_limit_MBps" => return self.demote_limit.set(number),
-            "kmigrated_batch_nr" => (&mut self.batch_pages, &mut self.largest_batch_pages),
-            "kmigrated_sleep_ms" => (&mut self.sleep_ms, &mut self.largest_sleep_ms),
-            _ => return,
-        };
-        *now = number;
-        *largest = number.max(*largest);
+        match name.as_str() {
+            "promote_rate_limit_MBps" => self.promote_limit.set(now_ms, number),
+            "demote_rate_limit_MBps" => self.demote_limit.set(now_ms, number),
+            "kmigrated_sleep_ms" => self.sleep_ms.set(now_ms, number),
+            "kmigrated_batch_nr" => self.batch_pages = number.max(self.batch_pages),
+            _ => {}
+        }
     }
 
     /// So many pages of node 0 are somebody else's.
@@ -190,7 +184,7 @@ impl Auditor {
         let overdrawn = regions.map(|region| region.folio_pages).max();
         let overdrawn_pages = u64::from(overdrawn.unwrap_or(1));
         let up = Slack {
-            saved_ms: 2 * self.largest_sleep_ms,
+            saved_ms: 2 * self.sleep_ms.largest(now_ms),
             overdrawn_pages,
             // Each lower-tier node has a migrator with a bucket of its own.
             savers: totals.len().max(1) as u64,
@@ -217,10 +211,10 @@ impl Auditor {
             .iter()
             .map(|totals| u64::from(totals.batch_pages_max))
             .max();
-        if largest.is_some_and(|largest| largest > self.largest_batch_pages.max(512)) {
+        if largest.is_some_and(|largest| largest > self.batch_pages.max(512)) {
             return Err(format!(
                 "a batch had {largest:?} pages, and the limit is {}",
-                self.largest_batch_pages
+                self.batch_pages
             ));
         }
         Ok(())

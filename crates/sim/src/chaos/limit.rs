@@ -8,13 +8,39 @@ use crate::machine::PAGES_PER_MIB;
 /// What was done is remembered for so long.
 const REMEMBERED_MS: u64 = 5000;
 
+/// A tunable that was changed. What was allowed before is allowed for as long as it is remembered.
+#[derive(Debug, Default)]
+pub struct Bound {
+    now: u64,
+    largest: u64,
+    changed_ms: u64,
+}
+
+impl Bound {
+    /// As it is now.
+    pub fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// It was changed.
+    pub fn set(&mut self, now_ms: u64, value: u64) {
+        self.largest = value.max(self.largest(now_ms));
+        (self.now, self.changed_ms) = (value, now_ms);
+    }
+
+    /// The largest of the time remembered.
+    pub fn largest(&self, now_ms: u64) -> u64 {
+        match now_ms > self.changed_ms + REMEMBERED_MS {
+            true => self.now,
+            false => self.largest,
+        }
+    }
+}
+
 /// See the head of this file.
 #[derive(Debug, Default)]
 pub struct Limit {
-    /// Now, and the largest of the time remembered.
-    mbps: u64,
-    largest_mbps: u64,
-    changed_ms: u64,
+    mbps: Bound,
     /// Pages since the start: (when, pages).
     done: VecDeque<(u64, u64)>,
 }
@@ -33,14 +59,12 @@ pub struct Slack {
 impl Limit {
     /// MB a second.
     pub fn mbps(&self) -> u64 {
-        self.mbps
+        self.mbps.now()
     }
 
-    /// It was changed. What was allowed before is allowed for as long as it is remembered.
-    pub fn set(&mut self, mbps: u64) {
-        self.mbps = mbps;
-        self.largest_mbps = mbps.max(self.largest_mbps);
-        self.changed_ms = self.done.back().map_or(0, |(ms, _)| *ms);
+    /// It was changed.
+    pub fn set(&mut self, now_ms: u64, mbps: u64) {
+        self.mbps.set(now_ms, mbps);
     }
 
     /// Somebody begins anew, with all that may be saved.
@@ -56,10 +80,7 @@ impl Limit {
         while self.done.front().is_some_and(is_old) {
             self.done.pop_front();
         }
-        if now_ms > self.changed_ms + REMEMBERED_MS {
-            self.largest_mbps = self.mbps;
-        }
-        let per_ms = (self.largest_mbps * PAGES_PER_MIB) as f64 / 1000.0;
+        let per_ms = (self.mbps.largest(now_ms) * PAGES_PER_MIB) as f64 / 1000.0;
         for (ms, before) in &self.done {
             let ms = now_ms - ms;
             let limit = (ms + slack.saved_ms) as f64 * per_ms + slack.overdrawn_pages as f64;
@@ -72,5 +93,19 @@ impl Limit {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_allowed_before_is_forgotten() {
+        let mut bound = Bound::default();
+        bound.set(0, 9);
+        bound.set(10_000, 1);
+        assert_eq!((bound.now(), bound.largest(10_000 + REMEMBERED_MS)), (1, 9));
+        assert_eq!(bound.largest(10_001 + REMEMBERED_MS), 1);
     }
 }

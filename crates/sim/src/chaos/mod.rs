@@ -214,7 +214,8 @@ impl Chaos {
                 | (Some(Canary::IgnoresDemoteLimit), "demote_rate_limit_MBps")
         );
         if !is_planted && self.simulation.set(&setting).is_ok() {
-            self.auditor.note_setting(&setting);
+            self.auditor
+                .note_setting(self.simulation.world().now_ms(), &setting);
         }
     }
 
@@ -255,7 +256,8 @@ impl Chaos {
             let setting = (name.to_owned(), value.to_owned());
             let is_planted = self.canary == Some(Canary::DoesNothing) && value == "256";
             if !is_planted && self.simulation.set(&setting).is_ok() {
-                self.auditor.note_setting(&setting);
+                self.auditor
+                    .note_setting(self.simulation.world().now_ms(), &setting);
             }
         }
         for number in 0..self.simulation.tasks().len() {

@@ -192,7 +192,9 @@ impl Pghot {
     /// Whether it times the kernel's scanner.
     fn times_scans(&self, world: &World) -> bool {
         let sees_faults = self.settings.enabled_sources & hint_fault::DESCRIPTOR.bit != 0;
-        sees_faults && !world.spec.kernel.normal_balancing
+        let with_cpus = world.spec.node.iter().filter(|node| node.cpus > 0).count();
+        let normal = world.spec.kernel.normal_balancing;
+        sees_faults && !marking::is_for_normal_balancing(normal, with_cpus)
     }
 }
 

@@ -90,7 +90,7 @@ impl Drop for Paused {
 
 fn enabled(status: &Status) -> u64 {
     let setting = status.settings.get("enabled_sources");
-    setting.map_or(0, |setting| setting.value)
+    setting.and_then(|setting| setting.value).unwrap_or(0)
 }
 
 fn set(socket: &Path, mask: u64) -> Result<()> {

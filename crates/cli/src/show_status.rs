@@ -47,7 +47,7 @@ pub fn text(status: &Status) -> String {
     text.push_str("\nTunables\n");
     for tunable in TUNABLES {
         if let Some(setting) = status.settings.get(tunable.name) {
-            let value = tunable.show(setting.value);
+            let value = tunable.show_number(setting.value);
             let line = format!("{:<24} {value:>6} {}", tunable.name, setting.unit);
             let _ = writeln!(text, "  {}", line.trim_end());
         }

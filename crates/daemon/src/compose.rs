@@ -65,7 +65,7 @@ pub fn kernel_release(root: &SysRoot) -> String {
 
 fn setting_reports(settings: &Settings) -> BTreeMap<String, SettingReport> {
     let report = |tunable: &Tunable| {
-        let (value, unit) = ((tunable.load)(settings), tunable.unit.to_owned());
+        let (value, unit) = (tunable.number(settings), tunable.unit.to_owned());
         (tunable.name.to_owned(), SettingReport { value, unit })
     };
     TUNABLES.iter().map(report).collect()

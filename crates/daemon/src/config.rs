@@ -20,8 +20,6 @@ pub const DEFAULT_CONFIG: &str = "/etc/pghot/pghot.toml";
 pub struct Options {
     /// The tunables and the mode.
     pub settings: Settings,
-    /// `target_nid` was set, so it must not be chosen by distance.
-    pub has_target_nid: bool,
     /// Observe and decide, but move nothing.
     pub dry_run: bool,
     /// The control socket.
@@ -187,7 +185,6 @@ pub fn load(config: Option<&Path>, flags: Vec<Assignment>) -> Result<Options, Co
 fn resolve(assignments: &[Assignment]) -> Result<Options, ConfigError> {
     let mut options = Options {
         settings: Settings::new(Format::Default),
-        has_target_nid: false,
         dry_run: false,
         socket: PathBuf::new(),
         hint_socket: PathBuf::new(),
@@ -213,7 +210,6 @@ fn resolve(assignments: &[Assignment]) -> Result<Options, ConfigError> {
             .settings
             .set(&set.name, &set.text)
             .map_err(|error| invalid(&set.origin, error.to_string()))?;
-        options.has_target_nid |= set.name == "target_nid";
     }
     Ok(options)
 }
@@ -261,7 +257,7 @@ mod tests {
         assert_eq!(options.settings.freq_window_ms, 16_000);
         assert_eq!(options.settings.enabled_sources, 1);
         assert_eq!(options.socket, Path::new("/a"));
-        assert!(options.has_target_nid);
+        assert_eq!(options.settings.target_nid, Some(1));
     }
 
     #[test]
@@ -276,7 +272,7 @@ mod tests {
             options.settings.freq_window_ms, 5000,
             "the default of the mode"
         );
-        assert!(!options.has_target_nid);
+        assert_eq!(options.settings.target_nid, None);
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! A lane is one lower-tier node with its migrator; its thread passes over the node at intervals.
 
 use std::sync::Mutex;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use pghot_engine::{History, Machine, Migrator, PassReport, Totals, next_pass_ms};
+use pghot_engine::{Gates, History, Machine, Migrator, PassReport, Totals, next_pass_ms};
 use pghot_hotness::{Nid, Pfn};
 use pghot_linux::Host;
 
@@ -42,11 +43,11 @@ pub struct Published {
 }
 
 impl Lane {
-    /// A lane that has done nothing yet, with the history that all share.
-    pub fn new(nid: Nid, history: History) -> Lane {
+    /// A lane that has done nothing yet, with what all of them share.
+    pub fn new(nid: Nid, history: History, gates: Gates) -> Lane {
         Lane {
             nid,
-            migrator: Mutex::new(Migrator::new(nid, history)),
+            migrator: Mutex::new(Migrator::new(nid, history, gates)),
             published: Mutex::default(),
         }
     }
@@ -72,7 +73,12 @@ impl Lane {
                 moved.clear();
             }
             let (started_ms, ended_ms) = (last_pass.started_ms, last_pass.ended_ms);
+            let wants_room = last_pass.wants_room();
             lock(&self.published).last_pass = last_pass;
+            if wants_room {
+                shared.room.is_called_for.store(true, Ordering::Relaxed);
+                shared.stop.nudge();
+            }
             let sleep_ms = settings.kmigrated_sleep_ms as u64;
             let next_ms = next_pass_ms(started_ms, ended_ms, sleep_ms);
             let rest_ms = next_ms.saturating_sub(host.now_ms());

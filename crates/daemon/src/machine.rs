@@ -1,11 +1,11 @@
 //! Checks that this machine has what pghot cannot do without, and lays out its lower tier.
 
+use pghot_engine::Settings;
 use pghot_hotness::{Nid, PfnRange, SECTION_PAGES, Span};
 use pghot_linux::SysRoot;
 use pghot_linux::probe::{FEATURES, Level};
 use pghot_linux::topology::Topology;
 
-use crate::config::Options;
 use crate::error::RunError;
 
 /// The lower-tier nodes, on a machine that has all that pghot cannot do without.
@@ -30,20 +30,6 @@ pub fn lower_tier_nids(topology: &Topology, root: &SysRoot) -> Result<Vec<Nid>, 
     }
 }
 
-/// Checks `target_nid`, or chooses the top-tier node nearest to the first lower-tier node.
-pub fn choose_target(
-    options: &mut Options,
-    topology: &Topology,
-    from: Nid,
-) -> Result<(), RunError> {
-    if !options.has_target_nid
-        && let Some(nearest) = topology.nearest_top_tier_node(from)
-    {
-        options.settings.target_nid = nearest;
-    }
-    check_target(topology, options.settings.target_nid)
-}
-
 /// The lower tier's page frames in whole sections. Memory blocks are whole sections on x86; where
 /// they are smaller, ranges are rounded outwards, and records of pages beyond them stay empty.
 pub fn span_of(topology: &Topology) -> Result<Span, RunError> {
@@ -60,8 +46,11 @@ pub fn span_of(topology: &Topology) -> Result<Span, RunError> {
     Ok(Span::new(&ranges)?)
 }
 
-/// Only an online top-tier node with memory can be promoted to.
-pub fn check_target(topology: &Topology, nid: Nid) -> Result<(), RunError> {
+/// Only an online top-tier node with memory can be promoted to; unset, `target_nid` is always one.
+pub fn check_target(topology: &Topology, settings: &Settings) -> Result<(), RunError> {
+    let Some(nid) = settings.target_nid else {
+        return Ok(());
+    };
     if topology.top_tier_nodes().any(|node| node.nid == nid) {
         return Ok(());
     }
@@ -83,26 +72,22 @@ pub fn check_target(topology: &Topology, nid: Nid) -> Result<(), RunError> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
+    use pghot_hotness::Format;
 
     use super::*;
-    use crate::config;
     use crate::testing::daemon;
 
     #[test]
-    fn targets_are_chosen_by_distance_and_checked() {
+    fn targets_are_checked() {
         let dir = tempfile::tempdir().unwrap();
         let (shared, _) = daemon(dir.path());
         let topology = Topology::read(&shared.root).unwrap();
-        let mut options = config::load(Some(Path::new("/dev/null")), Vec::new()).unwrap();
-        choose_target(&mut options, &topology, 2).unwrap();
-        assert_eq!(options.settings.target_nid, 1, "nearer than node 0");
-        options.has_target_nid = true;
+        assert_eq!(topology.top_tier_from(2), [1, 0], "nearer than node 0");
+        let mut settings = Settings::new(Format::Default);
+        check_target(&topology, &settings).unwrap();
         for (nid, why) in [(2, "not in the top tier"), (5, "offline")] {
-            options.settings.target_nid = nid;
-            let error = choose_target(&mut options, &topology, 2)
-                .unwrap_err()
-                .to_string();
+            settings.target_nid = Some(nid);
+            let error = check_target(&topology, &settings).unwrap_err().to_string();
             assert_eq!(
                 error,
                 format!("target_nid {nid} is {why}: choose a top-tier node (0, 1)")

@@ -21,6 +21,8 @@ pub struct Room {
     pub marking: Mutex<Option<MarkingReport>>,
     /// Whether it makes room: then promotion leaves kswapd alone.
     pub is_made: Arc<AtomicBool>,
+    /// Whether a lane has found none since the last pass.
+    pub is_called_for: AtomicBool,
 }
 
 /// Makes room until a stop is requested, on a machine of so many CPUs.
@@ -31,6 +33,7 @@ pub fn run(shared: &Shared, cpus: u64, machine: &mut dyn Reclaim) {
     let mut told_ms = shared.settings().quick_fault_ms;
     while !shared.stop.is_requested() {
         let settings = shared.settings();
+        shared.room.is_called_for.store(false, Ordering::Relaxed);
         let demand = demand(&shared.lanes, faults);
         let rest_ms = demoter.pass(&demand, &settings, machine);
         shared
@@ -51,7 +54,10 @@ pub fn run(shared: &Shared, cpus: u64, machine: &mut dyn Reclaim) {
             shared.mark(marking.report());
         }
         lock(&shared.room.published).clone_from(demoter.report());
-        shared.stop.sleep(Duration::from_millis(rest_ms));
+        let is_quiet = !demoter.report().is_wanted;
+        let is_called = || is_quiet && shared.room.is_called_for.load(Ordering::Relaxed);
+        let rest = Duration::from_millis(rest_ms);
+        shared.stop.sleep_unless(rest, is_called);
     }
 }
 

@@ -21,7 +21,7 @@ use crate::heap;
 use crate::kernel::Kernel;
 use crate::lane::{Lane, LaneHost};
 use crate::lock;
-use crate::machine::{choose_target, lower_tier_nids, span_of};
+use crate::machine::{check_target, lower_tier_nids, span_of};
 use crate::restorer::{self, Restorer};
 use crate::room;
 use crate::shared::Shared;
@@ -32,12 +32,12 @@ use crate::stop::Stop;
 
 /// Runs the daemon until a signal or a failure ends it. Whatever happens, the kernel settings are
 /// put back.
-pub fn run(mut options: Options, root: &SysRoot) -> Result<(), RunError> {
+pub fn run(options: Options, root: &SysRoot) -> Result<(), RunError> {
     heap::give_back();
     bpf::log_messages();
     let topology = Topology::read(root)?;
     let nids = lower_tier_nids(&topology, root)?;
-    choose_target(&mut options, &topology, nids[0])?;
+    check_target(&topology, &options.settings)?;
     let span = span_of(&topology)?;
 
     // First, so that from here on a signal ends the daemon in good order.
@@ -278,6 +278,9 @@ mod tests {
             assert!(!self.panics.load(Relaxed), "a bug, as this test asks for");
             self.machine.role(nid)
         }
+        fn top_tier_from(&mut self, from: Nid) -> Vec<Nid> {
+            self.machine.top_tier_from(from)
+        }
         fn room_pages(&mut self, target: Nid) -> u64 {
             self.machine.room_pages(target)
         }
@@ -311,6 +314,9 @@ mod tests {
         }
         fn role(&mut self, nid: Nid) -> NodeRole {
             self.inner.role(nid)
+        }
+        fn top_tier_from(&mut self, from: Nid) -> Vec<Nid> {
+            self.inner.top_tier_from(from)
         }
         fn room_pages(&mut self, target: Nid) -> u64 {
             self.inner.room_pages(target)

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use pghot_engine::exchange::FaultTimes;
 use pghot_engine::marking::MarkingReport;
-use pghot_engine::{History, Settings, Tunable};
+use pghot_engine::{Gates, History, Settings, Tunable};
 use pghot_hotness::{Nid, Pfn, Rule, Table};
 use pghot_linux::SysRoot;
 use pghot_linux::topology::Topology;
@@ -62,8 +62,8 @@ impl Shared {
         stop: Arc<Stop>,
     ) -> Result<Shared, RunError> {
         let rule = settings.rule()?;
-        let history = History::default();
-        let lane = |&nid: &Nid| Lane::new(nid, history.clone());
+        let (history, gates) = (History::default(), Gates::default());
+        let lane = |&nid: &Nid| Lane::new(nid, history.clone(), gates.clone());
         Ok(Shared {
             vmstat_at_start: Vmstat::read(&root).ok(),
             room: Room::default(),
@@ -152,7 +152,7 @@ impl Shared {
             .map_err(|error| error.to_string())?;
         if settings.target_nid != before.target_nid {
             let topology = Topology::read(&self.root).map_err(|error| error.to_string())?;
-            check_target(&topology, settings.target_nid).map_err(|error| error.to_string())?;
+            check_target(&topology, &settings).map_err(|error| error.to_string())?;
         }
         let rule = settings.rule().map_err(|error| error.to_string())?;
         sources.configure(&Config::new(&settings, rule))?;
@@ -181,7 +181,7 @@ mod tests {
         shared.set("freq_threshold", "3").unwrap();
         shared.set("target_nid", "1").unwrap();
         let (settings, rule) = shared.settings_and_rule();
-        assert_eq!((settings.freq_threshold, settings.target_nid), (3, 1));
+        assert_eq!((settings.freq_threshold, settings.target_nid), (3, Some(1)));
         assert_eq!(rule, settings.rule().unwrap());
     }
 

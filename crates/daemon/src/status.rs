@@ -55,8 +55,8 @@ pub struct Status {
 /// One tunable.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SettingReport {
-    /// Its value.
-    pub value: u64,
+    /// Its value; null if the machine decides.
+    pub value: Option<u64>,
     /// Its unit; empty for counts.
     pub unit: String,
 }

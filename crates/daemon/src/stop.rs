@@ -36,9 +36,20 @@ impl Stop {
 
     /// Sleeps until the time is over or a stop is requested.
     pub fn sleep(&self, time: Duration) {
-        let waiting = |_: &mut ()| !self.is_requested();
+        self.sleep_unless(time, || false);
+    }
+
+    /// The same, or until somebody nudges and `is_called`.
+    pub fn sleep_unless(&self, time: Duration, is_called: impl Fn() -> bool) {
+        let waiting = |_: &mut ()| !self.is_requested() && !is_called();
         let guard = lock(&self.mutex);
         drop(self.changed.wait_timeout_while(guard, time, waiting));
+    }
+
+    /// Has sleepers look whether they are called.
+    pub fn nudge(&self) {
+        let _guard = lock(&self.mutex);
+        self.changed.notify_all();
     }
 
     /// Sleeps until a stop is requested.
@@ -50,5 +61,29 @@ impl Stop {
                 .wait(guard)
                 .unwrap_or_else(PoisonError::into_inner);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+    use std::time::Instant;
+
+    #[test]
+    fn a_sleeper_wakes_when_it_is_called_and_at_no_other_nudge() {
+        let (stop, called) = (Stop::default(), AtomicBool::new(false));
+        let started = Instant::now();
+        thread::scope(|scope| {
+            let sleeper = scope.spawn(|| {
+                stop.sleep_unless(Duration::from_secs(60), || called.load(Ordering::Relaxed));
+            });
+            stop.nudge();
+            thread::sleep(Duration::from_millis(20));
+            assert!(!sleeper.is_finished());
+            called.store(true, Ordering::Relaxed);
+            stop.nudge();
+        });
+        assert!(started.elapsed() < Duration::from_secs(30));
     }
 }

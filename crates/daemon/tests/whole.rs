@@ -182,7 +182,7 @@ fn from_start_to_signal() {
     assert_eq!((up.lower_tier[0].nid, up.lower_tier[0].pages), (2, 32_768));
     assert_eq!((up.records_bytes, up.section_marks_bytes), (32_768, 8));
     assert_eq!(
-        up.settings["target_nid"].value, 0,
+        up.settings["target_nid"].value, None,
         "the nearest top-tier node"
     );
     assert!(

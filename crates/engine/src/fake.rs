@@ -28,6 +28,8 @@ pub struct FakeMachine {
     pub batch_ms: u64,
     /// Roles of nodes; others are absent.
     pub roles: HashMap<Nid, NodeRole>,
+    /// The top-tier nodes that are near enough, the nearest first.
+    pub nearest: Vec<Nid>,
     /// Free pages above the high watermark, by node.
     pub room_pages: HashMap<Nid, u64>,
     /// Free pages below it: what moves may still use before they fail, by node.
@@ -36,6 +38,8 @@ pub struct FakeMachine {
     pub folios: HashMap<Pfn, FakeFolio>,
     /// Pages that nobody maps, and why.
     pub unresolved: HashMap<Pfn, Outcome>,
+    /// Processes and nodes that their cpuset leaves out.
+    pub not_allowed: HashSet<(Pid, Nid)>,
     /// Processes that exited, and files that were deleted, between resolve and move.
     pub exiting: HashSet<Owner>,
     /// Every batch that was handed over.
@@ -47,7 +51,7 @@ pub struct FakeMachine {
 }
 
 impl FakeMachine {
-    /// Nodes 0 and 1 on top with ample room, node 2 the lower tier.
+    /// Nodes 0 and 1 on top with ample room, node 2 the lower tier, from which only node 0 is near.
     pub fn tiered3() -> FakeMachine {
         let roles = [
             (0, NodeRole::TopTier),
@@ -56,6 +60,7 @@ impl FakeMachine {
         ];
         FakeMachine {
             roles: roles.into(),
+            nearest: vec![0],
             room_pages: [(0, 1 << 30), (1, 1 << 30)].into(),
             ..FakeMachine::default()
         }
@@ -114,6 +119,11 @@ impl FakeMachine {
         if folio.nid != 2 {
             return Outcome::MovedAlready;
         }
+        if let Owner::Process(pid) = batch.owner
+            && self.not_allowed.contains(&(pid, batch.target))
+        {
+            return Outcome::TargetRefused;
+        }
         if self.roles.get(&batch.target) != Some(&NodeRole::TopTier) {
             return Outcome::TargetRefused;
         }
@@ -140,6 +150,10 @@ impl Machine for FakeMachine {
 
     fn role(&mut self, nid: Nid) -> NodeRole {
         self.roles.get(&nid).copied().unwrap_or(NodeRole::Absent)
+    }
+
+    fn top_tier_from(&mut self, _: Nid) -> Vec<Nid> {
+        self.nearest.clone()
     }
 
     fn room_pages(&mut self, target: Nid) -> u64 {

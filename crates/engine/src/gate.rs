@@ -1,6 +1,12 @@
 //! The gates of one target node: backoff, rate limit and room.
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pghot_hotness::Nid;
 use serde::{Deserialize, Serialize};
+
+use crate::Settings;
 
 /// Why a ready page waits. It stays ready and is looked at again in the next pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -86,6 +92,11 @@ impl Gate {
         self.refilled_ms = Some(now_ms);
     }
 
+    fn refill_by(&mut self, now_ms: u64, settings: &Settings) {
+        let interval_ms = settings.kmigrated_sleep_ms.into();
+        self.refill(now_ms, settings.promote_rate_limit_mbps, interval_ms);
+    }
+
     /// Base pages that the rate limit lets through now.
     pub fn tokens_pages(&self) -> u64 {
         (self.tokens_milli.max(0) as u64).div_ceil(1000)
@@ -133,8 +144,54 @@ impl Gate {
     }
 }
 
+/// The gates of all targets. Clones are the same gates: a limit is the target's, whoever promotes to
+/// it.
+#[derive(Debug, Clone, Default)]
+pub struct Gates(Arc<Mutex<BTreeMap<Nid, Gate>>>);
+
+impl Gates {
+    /// Refills all of them, that of `target` included; returns how many pages may pass together, to
+    /// one target more than was met so far.
+    pub fn refill(&self, target: Option<Nid>, now_ms: u64, settings: &Settings) -> u64 {
+        let mut gates = self.lock();
+        if let Some(target) = target {
+            gates.entry(target).or_default();
+        }
+        let mut unmet = Gate::default();
+        let all = gates.values_mut().chain([&mut unmet]);
+        all.map(|gate| {
+            gate.refill_by(now_ms, settings);
+            gate.tokens_pages()
+        })
+        .sum()
+    }
+
+    /// Asks or tells the gate of a target, which is refilled when it is first met.
+    pub fn with<T>(
+        &self,
+        target: Nid,
+        now_ms: u64,
+        settings: &Settings,
+        act: impl FnOnce(&mut Gate) -> T,
+    ) -> T {
+        let mut gates = self.lock();
+        let gate = gates.entry(target).or_insert_with(|| {
+            let mut gate = Gate::default();
+            gate.refill_by(now_ms, settings);
+            gate
+        });
+        act(gate)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Nid, Gate>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use pghot_hotness::Format;
+
     use super::*;
 
     #[test]
@@ -170,6 +227,24 @@ mod tests {
         }
         // 460.8 pages of debt at 25.6 pages per pass.
         assert_eq!(now, 1900);
+    }
+
+    #[test]
+    fn a_limit_is_the_targets_whoever_asks() {
+        let mut settings = Settings::new(Format::Default);
+        settings.promote_rate_limit_mbps = 1;
+        let (one, other) = (Gates::default(), Gates::default());
+        let same = one.clone();
+        let passed = |gates: &[&Gates], target| {
+            let admit =
+                |gates: &&&Gates| gates.with(target, 0, &settings, |gate| gate.admit(1, 0).is_ok());
+            gates.iter().cycle().take(1000).filter(admit).count()
+        };
+        // What a target's bucket holds: two intervals.
+        assert_eq!(passed(&[&one, &same], 0), 52);
+        assert_eq!(passed(&[&one], 1), 52, "another target");
+        assert_eq!(passed(&[&other], 0), 52, "another machine");
+        assert_eq!(one.refill(Some(0), 100, &settings), 25 + 25 + 52);
     }
 
     #[test]

@@ -28,11 +28,12 @@ mod place;
 mod report;
 mod retry;
 mod select;
+mod targets;
 mod tunables;
 
 pub mod fake;
 
-pub use gate::{Gate, Held};
+pub use gate::{Gate, Gates, Held};
 pub use history::History;
 pub use journal::{Decision, Journal};
 pub use machine::{Batch, Found, HotFolio, Machine, NodeRole};

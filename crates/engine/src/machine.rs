@@ -69,6 +69,9 @@ pub trait Machine {
     /// being used at the next pass.
     fn role(&mut self, nid: Nid) -> NodeRole;
 
+    /// The nodes of the top tier, those nearest to `from` first.
+    fn top_tier_from(&mut self, from: Nid) -> Vec<Nid>;
+
     /// Base pages that `target` can take without anybody having to reclaim for himself. Asked
     /// before each batch.
     fn room_pages(&mut self, target: Nid) -> u64;

@@ -9,9 +9,10 @@ use crate::demoter::Waiting;
 use crate::history::{Answer, History};
 use crate::retry::Retries;
 use crate::select::{Candidate, Hottest};
+use crate::targets::Targets;
 use crate::{
-    Batch, Decision, Found, Gate, Held, HotFolio, Journal, Machine, NodeRole, Outcome, Owner,
-    PassReport, Place, Settings, Totals,
+    Batch, Decision, Found, Gate, Gates, Held, HotFolio, Journal, Machine, NodeRole, Outcome,
+    Owner, PassReport, Place, Settings, Totals,
 };
 
 /// Pages resolved per call: the resolver's batch, and the most that is resolved in vain when a
@@ -34,11 +35,12 @@ const PICK_PAGES: u64 = 1 << 18;
 /// restart loses nothing, and a page is in at most one batch.
 pub struct Migrator {
     nid: Nid,
-    gates: BTreeMap<Nid, Gate>,
+    targets: Targets,
+    gates: Gates,
     retries: Retries,
     hottest: Hottest,
-    /// Whether the last pass saw ready pages.
-    had_ready: bool,
+    /// Ready pages that the last pass saw.
+    last_ready: u64,
     history: History,
     journal: Journal,
     totals: Totals,
@@ -52,6 +54,8 @@ struct Pass<'a> {
     machine: &'a mut dyn Machine,
     report: PassReport,
     roles: HashMap<Nid, NodeRole>,
+    /// Where pages go whose record does not know better.
+    target: Option<Nid>,
     /// Targets that had no room for a whole batch.
     full: HashSet<Nid>,
     /// Targets that have less room than pages wait for.
@@ -89,23 +93,24 @@ impl Pass<'_> {
     }
 
     /// Precision mode knows the accessing node; default mode, and a node that left the top tier
-    /// meanwhile, take the tunable.
+    /// meanwhile, take that of the pass.
     fn target(&mut self, accessing: Option<Nid>) -> Option<Nid> {
         let accessing = accessing.filter(|&n| self.role(n) == NodeRole::TopTier);
-        let target = accessing.unwrap_or(self.settings.target_nid);
+        let target = accessing.or(self.target)?;
         (self.role(target) == NodeRole::TopTier).then_some(target)
     }
 }
 
 impl Migrator {
-    /// A migrator for the lower-tier node `nid`, with the history that all of them share.
-    pub fn new(nid: Nid, history: History) -> Migrator {
+    /// A migrator for the lower-tier node `nid`, with what all of them share.
+    pub fn new(nid: Nid, history: History, gates: Gates) -> Migrator {
         Migrator {
             nid,
-            gates: BTreeMap::new(),
+            targets: Targets::default(),
+            gates,
             retries: Retries::default(),
             hottest: Hottest::default(),
-            had_ready: false,
+            last_ready: 0,
             history,
             journal: Journal::default(),
             totals: Totals::default(),
@@ -146,6 +151,7 @@ impl Migrator {
                 ..PassReport::default()
             },
             roles: HashMap::new(),
+            target: None,
             full: HashSet::new(),
             scarce: HashSet::new(),
             heads: HashSet::new(),
@@ -190,22 +196,13 @@ impl Migrator {
 
     /// Collects the hottest ready pages, as many as the rate limit can let through.
     fn pick(&mut self, pass: &mut Pass, now_ms: u64) {
-        let (rate, sleep) = (
-            pass.settings.promote_rate_limit_mbps,
-            pass.settings.kmigrated_sleep_ms as u64,
-        );
-        self.gates.entry(pass.settings.target_nid).or_default();
-        let mut unseen = Gate::default();
-        let mut pages = 0;
-        for gate in self.gates.values_mut().chain([&mut unseen]) {
-            gate.refill(now_ms, rate, sleep);
-            pages += gate.tokens_pages();
-        }
         // What finds no room is not worth being sorted, or asked where it is.
-        // In precision mode it is not known yet which targets there will be. And an idle machine is
-        // not asked at every pass.
-        let is_asked = pass.settings.mode == Format::Default && self.had_ready;
-        let known = is_asked.then(|| pass.machine.room_pages(pass.settings.target_nid));
+        // In precision mode it is not known yet which targets there will be.
+        let (ready, settings) = (self.last_ready, pass.settings);
+        let room = (self.targets).choose(self.nid, ready, settings, pass.machine);
+        pass.target = self.targets.chosen();
+        let known = room.filter(|_| pass.settings.mode == Format::Default);
+        let pages = self.gates.refill(pass.target, now_ms, pass.settings);
         let most = pages.min(PICK_PAGES).min(known.unwrap_or(u64::MAX));
         self.hottest.start(most as usize);
         self.retries.expire(now_ms);
@@ -236,7 +233,7 @@ impl Migrator {
         *by_target.entry(last.0).or_default() += last.1;
         by_target.retain(|_, here| here.pages() > 0);
         pass.report.ready = waiting + self.hottest.seen();
-        self.had_ready = pass.report.ready > 0;
+        self.last_ready = pass.report.ready;
         pass.hold(Held::RetryLater, waiting);
         for (accessing, here) in by_target {
             let Some(target) = pass.target(accessing) else {
@@ -246,23 +243,13 @@ impl Migrator {
         }
         for (&target, waiting) in &pass.report.waiting {
             let room = match known {
-                Some(room) if target == pass.settings.target_nid => room,
+                Some(room) if Some(target) == pass.target => room,
                 _ => pass.machine.room_pages(target),
             };
             if room < waiting.pages() {
                 pass.scarce.insert(target);
             }
         }
-    }
-
-    /// The gate of a target, refilled when it is first met.
-    fn gate(&mut self, target: Nid, settings: &Settings, now_ms: u64) -> &mut Gate {
-        self.gates.entry(target).or_insert_with(|| {
-            let mut gate = Gate::default();
-            let sleep_ms = settings.kmigrated_sleep_ms as u64;
-            gate.refill(now_ms, settings.promote_rate_limit_mbps, sleep_ms);
-            gate
-        })
     }
 
     /// Lets candidates through the gates that need no size, resolves them, lets the folios
@@ -275,7 +262,8 @@ impl Migrator {
                 pass.hold(Held::TargetAbsent, 1);
                 continue;
             };
-            let closed = self.gate(target, pass.settings, now_ms).closed(now_ms);
+            let gate = |gate: &mut Gate| gate.closed(now_ms);
+            let closed = self.gates.with(target, now_ms, pass.settings, gate);
             let closed = closed.or(pass.full.contains(&target).then_some(Held::NoRoom));
             match closed {
                 Some(held) => pass.hold(held, 1),
@@ -316,6 +304,17 @@ impl Migrator {
                 return;
             }
         };
+        let Some(target) = self.targets.for_owner(place.owner, target, now_ms) else {
+            let folio = HotFolio {
+                pfn,
+                address: place.address,
+                pages,
+                freq,
+                age_ms,
+            };
+            self.settle(pass, Some(place.owner), target, folio, Outcome::NotAllowed);
+            return;
+        };
         // A long pass may find that a page went cold, or was consumed, since it was picked.
         let now = pass.table.get(pfn);
         if !now.is_some_and(|r| r.is_ready() && r.is_fresh(now_ms, pass.rule)) {
@@ -338,10 +337,8 @@ impl Migrator {
                 return;
             }
         }
-        if let Err(held) = self
-            .gate(target, pass.settings, now_ms)
-            .admit(pages, now_ms)
-        {
+        let admit = |gate: &mut Gate| gate.admit(pages, now_ms);
+        if let Err(held) = self.gates.with(target, now_ms, pass.settings, admit) {
             pass.heads.remove(&head);
             pass.hold(held, pages as u64);
             return;
@@ -363,8 +360,9 @@ impl Migrator {
     fn promote(&mut self, pass: &mut Pass, mut batch: Batch) {
         let now_ms = pass.machine.now_ms();
         let target = batch.target;
-        let gate = self.gate(target, pass.settings, now_ms);
-        let (held, room) = if gate.is_backing_off(now_ms) {
+        let is_backing_off = |gate: &mut Gate| gate.is_backing_off(now_ms);
+        let gates = self.gates.clone();
+        let (held, room) = if gates.with(target, now_ms, pass.settings, is_backing_off) {
             (Held::Backoff, 0)
         } else if pass.machine.stop_requested() {
             (Held::Stopping, 0)
@@ -393,16 +391,20 @@ impl Migrator {
         let handed_ms = now_ms;
         let now_ms = pass.machine.now_ms();
         self.totals.batch_ms_max = self.totals.batch_ms_max.max(now_ms - handed_ms);
-        let gate = self.gate(target, pass.settings, now_ms);
-        if outcomes.contains(&Outcome::NoMemory) {
-            gate.back_off(now_ms);
-        } else if outcomes.contains(&Outcome::Moved) {
-            gate.relax();
-        }
-        for (folio, outcome) in batch.folios.iter().zip(&outcomes) {
-            if !matches!(outcome, Outcome::Moved | Outcome::WouldMove) {
-                self.gate(target, pass.settings, now_ms).refund(folio.pages);
+        self.targets.note(batch.owner, target, &outcomes, now_ms);
+        gates.with(target, now_ms, pass.settings, |gate| {
+            if outcomes.contains(&Outcome::NoMemory) {
+                gate.back_off(now_ms);
+            } else if outcomes.contains(&Outcome::Moved) {
+                gate.relax();
             }
+            for (folio, outcome) in batch.folios.iter().zip(&outcomes) {
+                if !matches!(outcome, Outcome::Moved | Outcome::WouldMove) {
+                    gate.refund(folio.pages);
+                }
+            }
+        });
+        for (folio, outcome) in batch.folios.iter().zip(&outcomes) {
             self.settle(pass, Some(batch.owner), target, *folio, *outcome);
         }
         pass.outcomes = outcomes;
@@ -416,13 +418,13 @@ impl Migrator {
             kept_pages <= room
         };
         let keep = batch.folios.iter().take_while(|&f| fits(f)).count();
-        for folio in batch.folios.drain(keep..) {
-            batch.pages -= folio.pages;
-            if let Some(gate) = self.gates.get_mut(&batch.target) {
-                gate.refund(folio.pages);
-            }
-            pass.hold(held, folio.pages as u64);
-        }
+        let left: u32 = batch.folios.drain(keep..).map(|folio| folio.pages).sum();
+        batch.pages -= left;
+        let now_ms = pass.report.started_ms;
+        (self.gates).with(batch.target, now_ms, pass.settings, |gate| {
+            gate.refund(left)
+        });
+        pass.hold(held, left.into());
     }
 
     /// Counts and remembers how a folio ended; its record is used up only if that settles it.
@@ -448,7 +450,8 @@ impl Migrator {
             pass.waits_no_more(target, folio.freq);
             pass.table.take(folio.pfn);
             self.retries.forget(folio.pfn);
-        } else {
+        } else if outcome != Outcome::TargetRefused {
+            // Refused by its target it may go to another at once.
             self.retries.refuse(folio.pfn, now_ms);
         }
         self.journal.push(Decision {

@@ -48,6 +48,8 @@ outcomes! {
               file";
     /// The target node is offline, or the process's cpuset does not allow it.
     TargetRefused = "target_refused", "the target node is offline or outside the process's cpuset";
+    /// The kernel refused its owner all targets a moment ago, and was not asked again.
+    NotAllowed = "not_allowed", "its process may not use any top-tier node";
     /// Another error of the kernel.
     Failed = "failed", "the kernel refused with an unexpected error";
     /// Unresolved: the page is free, or freed and in a per-CPU list.
@@ -69,7 +71,8 @@ impl Outcome {
     pub fn settles(self) -> bool {
         use Outcome::*;
         match self {
-            Moved | WouldMove | MovedAlready | Gone | Free | Ksm | Kernel | Unopenable => true,
+            Moved | WouldMove | MovedAlready | Gone | Free | Ksm | Kernel | Unopenable
+            | NotAllowed => true,
             Busy | Shared | NoMemory | Denied | TargetRefused | Failed | NotFound => false,
         }
     }

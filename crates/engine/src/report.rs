@@ -56,3 +56,11 @@ pub struct PassReport {
     /// The node is offline or not a lower tier any more: nothing was looked at.
     pub node_absent: bool,
 }
+
+impl PassReport {
+    /// Whether pages found no room: a demoter that looks rarely, since nothing waited, is not to wait
+    /// until it looks again.
+    pub fn wants_room(&self) -> bool {
+        self.held.contains_key(&Held::NoRoom)
+    }
+}

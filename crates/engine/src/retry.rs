@@ -1,6 +1,7 @@
-//! Pages that the kernel refused: when to ask again.
+//! What the kernel refused, pages above all: when to ask again.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 
 use pghot_hotness::Pfn;
 
@@ -8,7 +9,7 @@ use pghot_hotness::Pfn;
 /// and hot for good costs one call per 12.8 s, not one per pass.
 const PAUSE_MS: (u64, u64) = (100, 12_800);
 
-/// Bound on remembered pages. More refusals at a time than this mean that something is wrong with
+/// Bound on what is remembered. More refusals at a time than this mean that something is wrong with
 /// all of them; the surplus is simply tried again in the next pass.
 const MAX_PAGES: usize = 1 << 16;
 
@@ -18,22 +19,31 @@ struct Refused {
     pause_ms: u64,
 }
 
-/// Refused pages that are still hot, each with the time of its next attempt.
-#[derive(Debug, Default)]
-pub struct Retries {
-    pages: HashMap<Pfn, Refused>,
+/// Refused pages that are still hot, or whatever else was refused, each with the time of its next
+/// attempt.
+#[derive(Debug)]
+pub struct Retries<K = Pfn> {
+    refused: HashMap<K, Refused>,
 }
 
-impl Retries {
-    /// The page was refused: wait twice as long as the last time.
-    pub fn refuse(&mut self, pfn: Pfn, now_ms: u64) {
-        if self.pages.len() >= MAX_PAGES && !self.pages.contains_key(&pfn) {
+impl<K> Default for Retries<K> {
+    fn default() -> Self {
+        Retries {
+            refused: HashMap::new(),
+        }
+    }
+}
+
+impl<K: Eq + Hash> Retries<K> {
+    /// It was refused: wait twice as long as the last time.
+    pub fn refuse(&mut self, what: K, now_ms: u64) {
+        if self.refused.len() >= MAX_PAGES && !self.refused.contains_key(&what) {
             return;
         }
-        let last = self.pages.get(&pfn).map_or(0, |r| r.pause_ms);
+        let last = self.refused.get(&what).map_or(0, |r| r.pause_ms);
         let pause_ms = (last * 2).clamp(PAUSE_MS.0, PAUSE_MS.1);
-        self.pages.insert(
-            pfn,
+        self.refused.insert(
+            what,
             Refused {
                 again_ms: now_ms + pause_ms,
                 pause_ms,
@@ -41,21 +51,21 @@ impl Retries {
         );
     }
 
-    /// The page is settled.
-    pub fn forget(&mut self, pfn: Pfn) {
-        if !self.pages.is_empty() {
-            self.pages.remove(&pfn);
+    /// It is settled.
+    pub fn forget(&mut self, what: K) {
+        if !self.refused.is_empty() {
+            self.refused.remove(&what);
         }
     }
 
-    /// The page was refused and its pause is not over.
-    pub fn is_waiting(&self, pfn: Pfn, now_ms: u64) -> bool {
-        !self.pages.is_empty() && self.pages.get(&pfn).is_some_and(|r| now_ms < r.again_ms)
+    /// It was refused and its pause is not over.
+    pub fn is_waiting(&self, what: K, now_ms: u64) -> bool {
+        !self.refused.is_empty() && self.refused.get(&what).is_some_and(|r| now_ms < r.again_ms)
     }
 
-    /// Drops pages whose pause has long passed: they went cold, or their PFN has a new owner.
+    /// Drops what has long had its pause: pages went cold, or their PFN has a new owner.
     pub fn expire(&mut self, now_ms: u64) {
-        self.pages
+        self.refused
             .retain(|_, r| now_ms < r.again_ms + 2 * PAUSE_MS.1);
     }
 }
@@ -66,7 +76,7 @@ mod tests {
 
     #[test]
     fn pauses_double_up_to_a_bound_and_end() {
-        let mut retries = Retries::default();
+        let mut retries = Retries::<Pfn>::default();
         let mut now = 0;
         for pause in [100, 200, 400, 800, 1600, 3200, 6400, 12_800, 12_800] {
             retries.refuse(1, now);
@@ -86,8 +96,8 @@ mod tests {
 
     #[test]
     fn memory_is_bounded() {
-        let mut retries = Retries::default();
+        let mut retries = Retries::<Pfn>::default();
         (0..2 * MAX_PAGES as u64).for_each(|pfn| retries.refuse(pfn, 0));
-        assert_eq!(retries.pages.len(), MAX_PAGES);
+        assert_eq!(retries.refused.len(), MAX_PAGES);
     }
 }

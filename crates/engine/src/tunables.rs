@@ -20,8 +20,9 @@ pub struct Settings {
     pub freq_threshold: u32,
     /// The window, in ms.
     pub freq_window_ms: u32,
-    /// Where hot pages go when the record does not know better.
-    pub target_nid: Nid,
+    /// Where hot pages go when the record does not know better; unset, to the nearest top-tier node
+    /// with room.
+    pub target_nid: Option<Nid>,
     /// From the start of one pass to the next, in ms.
     pub kmigrated_sleep_ms: u32,
     /// Base pages per batch.
@@ -45,7 +46,7 @@ impl Settings {
             mode,
             freq_threshold: 0,
             freq_window_ms: 0,
-            target_nid: 0,
+            target_nid: None,
             kmigrated_sleep_ms: 0,
             kmigrated_batch_nr: 0,
             promote_rate_limit_mbps: 0,
@@ -65,6 +66,11 @@ impl Settings {
         Rule::new(self.mode, self.freq_threshold, self.freq_window_ms)
     }
 
+    /// How often a page is touched that comes to `freq_threshold` accesses within the window, in ms.
+    pub fn touched_every_ms(&self) -> u32 {
+        self.freq_window_ms / self.freq_threshold.max(1)
+    }
+
     /// Sets one tunable from text; the settings are unchanged on error.
     pub fn set(&mut self, name: &str, text: &str) -> Result<(), TunableError> {
         let tunable = Tunable::find(name)?;
@@ -81,7 +87,7 @@ pub enum Kind {
     Number,
     /// A set of bits.
     Mask,
-    /// A node's number; unset, the machine decides.
+    /// A node's number, or `nearest`: then the machine decides.
     Node,
 }
 
@@ -104,6 +110,9 @@ pub struct Tunable {
     /// Writes it to the settings; the value was checked.
     pub store: fn(&mut Settings, u64),
 }
+
+/// Of [`Kind::Node`]: the machine decides.
+const NEAREST: u64 = 1024;
 
 /// Every tunable. Adding one is one entry here and one field in [`Settings`].
 pub const TUNABLES: &[Tunable] = &[
@@ -141,13 +150,14 @@ pub const TUNABLES: &[Tunable] = &[
         name: "target_nid",
         unit: "",
         kind: Kind::Node,
-        doc: "The top-tier node that hot pages go to. In precision mode only for pages whose \
-              accessing node is not in the top tier. Unless set, the top-tier node nearest to \
-              the first lower-tier node.",
-        default: |_| 0,
-        range: |_| (0, 1023),
-        load: |s| s.target_nid as u64,
-        store: |s, v| s.target_nid = v as u32,
+        doc: "The top-tier node that hot pages go to, or nearest: from each lower-tier node to \
+              the top-tier node that is nearest to it and has room for what waits; if none has, \
+              to the one with most room. In precision mode only for pages whose accessing node \
+              is not in the top tier.",
+        default: |_| NEAREST,
+        range: |_| (0, NEAREST - 1),
+        load: |s| s.target_nid.map_or(NEAREST, u64::from),
+        store: |s, v| s.target_nid = (v < NEAREST).then_some(v as u32),
     },
     Tunable {
         name: "kmigrated_sleep_ms",
@@ -236,7 +246,8 @@ pub const TUNABLES: &[Tunable] = &[
               a page that is touched so soon is touched often. So a page of a large process, \
               which the kernel's scan comes to less than once per window, is found hot at one \
               look. While the top tier is full and pages change places, it is the limit of a \
-              shorter time that follows from what goes. 0 counts every fault once.",
+              shorter time that follows from what goes. While it has plenty of room, the time is \
+              freq_window_ms / freq_threshold, if that is longer. 0 counts every fault once.",
         // A page that is swept once in 20 s is touched so soon after a mark in 0.6 % of cases.
         default: |_| 125,
         range: |_| (0, 60_000),
@@ -311,6 +322,9 @@ impl Tunable {
 
     /// Reads a value and checks its range. Numbers may be written in hex with `0x`.
     pub fn parse(&self, text: &str, mode: Format) -> Result<u64, TunableError> {
+        if self.kind == Kind::Node && text.trim() == "nearest" {
+            return Ok(NEAREST);
+        }
         let number = match text.trim().strip_prefix("0x") {
             Some(hex) => u64::from_str_radix(hex, 16),
             None => text.trim().parse(),
@@ -336,17 +350,26 @@ impl Tunable {
     /// The value as text.
     pub fn show(&self, value: u64) -> String {
         match self.kind {
+            Kind::Node if value == NEAREST => "nearest".to_owned(),
             Kind::Number | Kind::Node => value.to_string(),
             Kind::Mask => format!("{value:#x}"),
         }
     }
 
+    /// The value as a number; none if the machine decides.
+    pub fn number(&self, settings: &Settings) -> Option<u64> {
+        let value = (self.load)(settings);
+        (self.kind != Kind::Node || value != NEAREST).then_some(value)
+    }
+
+    /// The same of [`Tunable::number`].
+    pub fn show_number(&self, number: Option<u64>) -> String {
+        self.show(number.unwrap_or(NEAREST))
+    }
+
     /// The default as text, for help and reference.
     pub fn show_default(&self, mode: Format) -> String {
-        match self.kind {
-            Kind::Node => "the nearest".to_owned(),
-            Kind::Number | Kind::Mask => self.show((self.default)(mode)),
-        }
+        self.show((self.default)(mode))
     }
 }
 

@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 
 use pghot_engine::fake::FakeMachine;
-use pghot_engine::{FileId, History, Migrator, NodeRole, Outcome, Owner, Settings};
+use pghot_engine::{FileId, Gates, History, Migrator, NodeRole, Outcome, Owner, Settings};
 use pghot_hotness::{Format, PfnRange, SECTION_PAGES, Span, Table};
 use proptest::prelude::*;
 
@@ -65,7 +65,7 @@ proptest! {
         });
         (0..2).for_each(|n| machine.map_folio(n, 304 + 32 * n as u64, 32));
         machine.cache_folio(file, 368, 32);
-        let mut migrator = Migrator::new(2, History::default());
+        let mut migrator = Migrator::new(2, History::default(), Gates::default());
         let (mut moved, mut passed_ms, mut passes, mut max_limit) = (0, 0, 0u64, 10);
         for event in events {
             match event {

@@ -153,6 +153,10 @@ impl Machine for Host {
         }
     }
 
+    fn top_tier_from(&mut self, from: Nid) -> Vec<Nid> {
+        self.topology.top_tier_from(from)
+    }
+
     fn room_pages(&mut self, target: Nid) -> u64 {
         // Unreadable watermarks mean no room: promotion without them could push the node into
         // reclaim.

@@ -172,12 +172,19 @@ impl Topology {
         ranges
     }
 
-    /// The top-tier node with memory that is nearest to `nid`; the lowest id wins a tie.
+    /// The top-tier nodes with memory, those nearest to `nid` first; the lowest id wins a tie.
+    pub fn top_tier_from(&self, nid: u32) -> Vec<u32> {
+        let Some(from) = self.node(nid) else {
+            return Vec::new();
+        };
+        let mut top: Vec<u32> = self.top_tier_nodes().map(|node| node.nid).collect();
+        top.sort_by_key(|nid| (from.distance_to(*nid).unwrap_or(u32::MAX), *nid));
+        top
+    }
+
+    /// The first of these.
     pub fn nearest_top_tier_node(&self, nid: u32) -> Option<u32> {
-        let from = self.node(nid)?;
-        self.top_tier_nodes()
-            .min_by_key(|top| (from.distance_to(top.nid).unwrap_or(u32::MAX), top.nid))
-            .map(|top| top.nid)
+        self.top_tier_from(nid).first().copied()
     }
 }
 

@@ -218,16 +218,21 @@ impl MachineSpec {
             .map(|(_, nid)| nid)
     }
 
-    /// The top-tier node that is nearest to node `nid`, by the latency from its CPUs.
+    /// The top-tier nodes, those nearest to node `nid` first, by the latency from their CPUs.
+    pub fn top_tier_from(&self, nid: u32) -> Vec<u32> {
+        let nodes = self.node.iter().zip(0..);
+        let mut top: Vec<u32> = nodes
+            .filter(|(node, _)| node.is_top_tier())
+            .map(|(_, nid)| nid)
+            .collect();
+        let latency = |top: &u32| self.node[*top as usize].latency_ns[nid as usize];
+        top.sort_by(|a, b| latency(a).total_cmp(&latency(b)));
+        top
+    }
+
+    /// The first of these.
     pub fn nearest_top_tier(&self, nid: u32) -> u32 {
-        let top = self
-            .node
-            .iter()
-            .zip(0..)
-            .filter(|(node, _)| node.is_top_tier());
-        let latency = |node: &NodeSpec| node.latency_ns[nid as usize];
-        let nearest = top.min_by(|a, b| latency(a.0).total_cmp(&latency(b.0)));
-        nearest.map_or(0, |(_, nid)| nid)
+        self.top_tier_from(nid).first().copied().unwrap_or(0)
     }
 }
 
@@ -285,7 +290,7 @@ mod tests {
         let machine = two_tiers();
         machine.check().unwrap();
         assert_eq!(machine.lower_tier().collect::<Vec<_>>(), [1]);
-        assert_eq!(machine.nearest_top_tier(1), 0);
+        assert_eq!(machine.top_tier_from(1), [0]);
     }
 
     #[test]

@@ -12,7 +12,15 @@ use crate::{Ctx, Test};
 
 const DEMOTION: &str = "/sys/kernel/mm/numa/demotion_enabled";
 
+/// Whatever room node 1 has.
+const TO_NODE_0: &[&str] = &["--freq-threshold", "1", "--target-nid", "0"];
+
 pub const TESTS: &[Test] = &[
+    Test::new(
+        "a_full_node_is_passed_over",
+        "tiered3",
+        a_full_node_is_passed_over,
+    ),
     Test::new(
         "a_full_top_tier_is_left_in_peace",
         "tiered3",
@@ -52,7 +60,7 @@ pub const TESTS: &[Test] = &[
 /// reclaim: hot pages wait, `status` says why, and no allocation stalls.
 fn a_full_top_tier(ctx: &mut Ctx) -> Result<()> {
     let mut hot = hold_hotset(&ctx.vm, &["--size-mib", "128", "--seconds", "600"])?;
-    let daemon = Daemon::start(&ctx.vm, &["--freq-threshold", "1"])?;
+    let daemon = Daemon::start(&ctx.vm, TO_NODE_0)?;
     let free_mib = number(&daemon.status()?, "/top_tier/0/room_pages")? / 256.0;
     let hog = hog(&ctx.vm, 0, free_mib - 24.0, "anon")?;
     ctx.vm
@@ -94,13 +102,47 @@ fn a_full_top_tier(ctx: &mut Ctx) -> Result<()> {
     Ok(())
 }
 
+/// Node 0 is full, and node 1 as near to the lower tier: what node 0 has no room for goes there, with
+/// the defaults, and nothing is demoted.
+fn a_full_node_is_passed_over(ctx: &mut Ctx) -> Result<()> {
+    let vm = &ctx.vm;
+    let mut hot = hold_hotset(vm, &["--size-mib", "128", "--seconds", "600"])?;
+    let daemon = Daemon::start(vm, &[])?;
+    let free_mib = number(&daemon.status()?, "/top_tier/0/room_pages")? / 256.0;
+    let hog = hog(vm, 0, free_mib - 24.0, "anon")?;
+    vm.wait_until("node 0 is full", Duration::from_secs(90), || {
+        let room = daemon.number("/top_tier/0/room_pages");
+        Ok(room.is_ok_and(|room| room < 40.0 * 256.0))
+    })?;
+    let before = daemon.number("/top_tier/1/room_pages")?;
+    go(vm)?;
+    vm.wait_until("100 MiB are promoted", Duration::from_secs(90), || {
+        let moved = outcome(&daemon.status().unwrap_or_default(), "moved");
+        Ok(moved.is_ok_and(|moved| moved >= 100.0 * 256.0))
+    })?;
+    let status = daemon.status()?;
+    let taken = before - number(&status, "/top_tier/1/room_pages")?;
+    ensure!(
+        taken > 50.0 * 256.0,
+        "node 1 took {taken} pages: {status:#}"
+    );
+    ensure!(
+        number(&status, "/demoter/demoted_pages")? == 0.0,
+        "{status:#}"
+    );
+    hot.kill()?;
+    end_hog(vm, hog)?;
+    daemon.stop()?;
+    Ok(())
+}
+
 /// With demotion on, the top tier is full of memory that nobody touches: it goes down, hot pages
 /// take its place, and no allocation stalls.
 fn a_full_top_tier_makes_room(ctx: &mut Ctx) -> Result<()> {
     let vm = &ctx.vm;
     vm.write(DEMOTION, "true")?;
     let mut hot = hold_hotset(vm, &["--size-mib", "128", "--seconds", "600"])?;
-    let daemon = Daemon::start(vm, &["--freq-threshold", "1"])?;
+    let daemon = Daemon::start(vm, TO_NODE_0)?;
     let free_mib = number(&daemon.status()?, "/top_tier/0/room_pages")? / 256.0;
     let hog = hog(vm, 0, free_mib - 24.0, "anon")?;
     vm.wait_until("node 0 is full", Duration::from_secs(90), || {
@@ -147,7 +189,7 @@ fn demotion_never_swaps(ctx: &mut Ctx) -> Result<()> {
     vm.wait_until("node 2 is full", Duration::from_secs(60), || {
         Ok(free_below_mib()? < 80.0)
     })?;
-    let daemon = Daemon::start(vm, &["--freq-threshold", "1"])?;
+    let daemon = Daemon::start(vm, TO_NODE_0)?;
     let free_mib = daemon.number("/top_tier/0/room_pages")? / MIB;
     let _above = hog(vm, 0, free_mib - 24.0, "anon")?;
     vm.wait_until("node 0 is full", Duration::from_secs(60), || {

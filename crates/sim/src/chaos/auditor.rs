@@ -186,13 +186,10 @@ impl Auditor {
         let up = Slack {
             saved_ms: 2 * self.sleep_ms.largest(now_ms),
             overdrawn_pages,
-            // Each lower-tier node has a migrator with a bucket of its own.
-            savers: totals.len().max(1) as u64,
         };
         let down = Slack {
             saved_ms: 1000,
             overdrawn_pages,
-            savers: 1,
         };
         let by_daemon = self.earlier_pages + moved_pages(totals);
         self.promote_limit

@@ -52,8 +52,6 @@ pub struct Slack {
     pub saved_ms: u64,
     /// Pages by which the savings may be overdrawn.
     pub overdrawn_pages: u64,
-    /// How many save, each for itself.
-    pub savers: u64,
 }
 
 impl Limit {
@@ -84,7 +82,6 @@ impl Limit {
         for (ms, before) in &self.done {
             let ms = now_ms - ms;
             let limit = (ms + slack.saved_ms) as f64 * per_ms + slack.overdrawn_pages as f64;
-            let limit = slack.savers as f64 * limit;
             let moved = pages - before;
             if moved as f64 > limit {
                 return Err(format!(

@@ -41,6 +41,10 @@ impl Machine for Host<'_> {
         }
     }
 
+    fn top_tier_from(&mut self, from: Nid) -> Vec<Nid> {
+        self.world.spec.top_tier_from(from)
+    }
+
     fn room_pages(&mut self, target: Nid) -> u64 {
         let wakes_kswapd = self.world.spec.kernel.demotion_enabled && !self.is_room_made;
         let room = |node: &Node| match wakes_kswapd {
@@ -85,6 +89,11 @@ impl Reclaim for Host<'_> {
 
     fn room_pages(&mut self, nid: Nid) -> u64 {
         self.world.nodes.get(nid as usize).map_or(0, Node::room)
+    }
+
+    fn least_room_pages(&mut self) -> u64 {
+        let upper = self.world.nodes.iter().filter(|node| node.is_top_tier);
+        upper.map(Node::room).min().unwrap_or(0)
     }
 
     fn lower_room_pages(&mut self) -> u64 {

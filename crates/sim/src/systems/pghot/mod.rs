@@ -13,7 +13,9 @@ use host::Host;
 use pghot_engine::arbiter::{Arbiter, Config};
 use pghot_engine::demoter::{Demand, Demoter, Waiting};
 use pghot_engine::exchange::FaultTimes;
-use pghot_engine::{History, Marking, Migrator, Settings, TUNABLES, Totals, marking, next_pass_ms};
+use pghot_engine::{
+    Gates, History, Marking, Migrator, Settings, TUNABLES, Totals, marking, next_pass_ms,
+};
 use pghot_hotness::{Format, Nid, Pfn, Rule, Span, Table};
 use pghot_sources::fake::{Access, Event};
 use pghot_sources::{Descriptor as Source, SOURCES, hint_fault, hw_sample, page_cache};
@@ -50,6 +52,7 @@ struct Pghot {
     lanes: Vec<Lane>,
     demoter: Demoter,
     demoter_due_ms: u64,
+    is_room_called_for: bool,
     /// Hint faults so far, and within which time they are quick now.
     faults: FaultTimes,
     quick_fault_ms: u32,
@@ -69,14 +72,14 @@ fn daemon_ms(world: &World) -> u64 {
 
 impl Pghot {
     fn new(world: &World, changes: &[Setting]) -> Result<Pghot, Error> {
-        let (settings, rule) = settings_of(world, changes)?;
+        let (settings, rule) = settings_of(changes)?;
         let ranges = world.memory.ranges();
         let span = Span::new(ranges).map_err(|error| Error::field("machine", error.to_string()))?;
         let table = Arc::new(Table::in_memory(settings.mode, span));
         let config = Config::new(&settings, rule);
-        let history = History::default();
+        let (history, gates) = (History::default(), Gates::default());
         let lane = |nid| Lane {
-            migrator: Migrator::new(nid, history.clone()),
+            migrator: Migrator::new(nid, history.clone(), gates.clone()),
             due_ms: EPOCH_MS,
             waiting: BTreeMap::new(),
         };
@@ -86,6 +89,7 @@ impl Pghot {
             lanes: world.spec.lower_tier().map(lane).collect(),
             demoter: Demoter::default(),
             demoter_due_ms: EPOCH_MS,
+            is_room_called_for: false,
             faults: FaultTimes::default(),
             quick_fault_ms: settings.quick_fault_ms,
             marking: Marking::new(
@@ -148,15 +152,18 @@ impl Pghot {
             let read = lane.migrator.totals().hot_sections - sections;
             world.counters.daemon_ns += spent_ns + read as f64 * SECTION_NS;
             lane.due_ms = next_pass_ms(report.started_ms, report.ended_ms, sleep_ms);
+            self.is_room_called_for |= report.wants_room();
             lane.waiting = report.waiting;
         }
     }
 
     fn make_room(&mut self, world: &mut World) {
         let now_ms = daemon_ms(world);
-        if now_ms < self.demoter_due_ms {
+        let is_called = self.is_room_called_for && !self.demoter.report().is_wanted;
+        if now_ms < self.demoter_due_ms && !is_called {
             return;
         }
+        self.is_room_called_for = false;
         let mut demand = Demand {
             faults: self.faults,
             ..Demand::default()
@@ -206,7 +213,7 @@ fn mode_name(mode: Format) -> &'static str {
 }
 
 /// The settings of a mode, with the changes that a scenario or a command line asks for.
-fn settings_of(world: &World, changes: &[Setting]) -> Result<(Settings, Rule), Error> {
+fn settings_of(changes: &[Setting]) -> Result<(Settings, Rule), Error> {
     let mode = changes.iter().find(|(name, _)| name == "mode");
     let mode = match mode.map(|(_, value)| value.as_str()) {
         None | Some("default") => Format::Default,
@@ -219,9 +226,6 @@ fn settings_of(world: &World, changes: &[Setting]) -> Result<(Settings, Rule), E
         }
     };
     let mut settings = Settings::new(mode);
-    if let Some(nid) = world.spec.lower_tier().next() {
-        settings.target_nid = world.spec.nearest_top_tier(nid);
-    }
     for (name, value) in changes.iter().filter(|(name, _)| name != "mode") {
         let set = settings.set(name, value);
         set.map_err(|error| Error::field(name, error.to_string()))?;

@@ -1,5 +1,5 @@
-//! How well a model predicts: its errors, and whether it knows which of two neighbouring cells is
-//! more.
+//! How well a model predicts: its errors, whether it knows which of two neighbouring cells is more,
+//! and whether it knows more than who says that nothing makes a difference.
 
 use std::fmt;
 
@@ -14,6 +14,16 @@ pub struct Miss {
     pub error: f64,
 }
 
+/// A prediction against the figure of its row, or else of its column, that the model was made to
+/// fit: by how much it differs, as a share of that.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Effect {
+    /// As published. Who says that nothing makes a difference is off by so much.
+    pub published: f64,
+    /// As modelled.
+    pub model: f64,
+}
+
 /// Over some tables. Cells that the model was made to fit do not count.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Score {
@@ -23,6 +33,8 @@ pub struct Score {
     pub neighbours: usize,
     /// Of these, the pairs that differ the same way in the model.
     pub agreeing: usize,
+    /// Predictions beside a figure that was fitted.
+    pub effects: Vec<Effect>,
 }
 
 impl Score {
@@ -39,12 +51,18 @@ impl Score {
 
     /// Half of the predictions are off by less than this; zero without predictions.
     pub fn median_error(&self) -> f64 {
-        let (below, above) = (
-            self.misses.len() / 2,
-            self.misses.len().saturating_sub(1) / 2,
-        );
-        let error = |at: usize| self.misses.get(at).map_or(0.0, |miss| miss.error.abs());
-        (error(below) + error(above)) / 2.0
+        median(self.misses.iter().map(|miss| miss.error.abs()))
+    }
+
+    /// How far off it is to say that nothing makes a difference, and how far off the model's
+    /// difference is: the medians of [`Score::effects`].
+    pub fn median_effect_errors(&self) -> (f64, f64) {
+        let effects = self.effects.iter();
+        let of_model = |effect: &Effect| (effect.model - effect.published).abs();
+        (
+            median(effects.clone().map(|effect| effect.published.abs())),
+            median(effects.map(of_model)),
+        )
     }
 
     fn add(&mut self, table: &Table) {
@@ -55,6 +73,7 @@ impl Score {
                     error,
                 });
             }
+            self.effects.extend(effect(table, cell));
         }
         let rows = in_order(table, |cell| &cell.row);
         let columns = in_order(table, |cell| &cell.column);
@@ -89,6 +108,27 @@ impl Score {
     }
 }
 
+/// None without a fitted figure beside it.
+fn effect(table: &Table, cell: &Cell) -> Option<Effect> {
+    let fitted = || table.cells.iter().filter(|other| other.is_calibration);
+    let base = fitted()
+        .find(|other| other.row == cell.row)
+        .or_else(|| fitted().find(|other| other.column == cell.column))?;
+    let is_number = base.published != 0.0 && base.model != 0.0;
+    is_number.then(|| Effect {
+        published: cell.published / base.published - 1.0,
+        model: cell.model / base.model - 1.0,
+    })
+}
+
+/// Zero of nothing.
+fn median(numbers: impl Iterator<Item = f64>) -> f64 {
+    let mut numbers: Vec<f64> = numbers.collect();
+    numbers.sort_by(f64::total_cmp);
+    let at = |place: usize| numbers.get(place).copied().unwrap_or(0.0);
+    (at(numbers.len() / 2) + at(numbers.len().saturating_sub(1) / 2)) / 2.0
+}
+
 /// Names of rows or columns, each once, as they come.
 fn in_order(table: &Table, name: impl Fn(&Cell) -> &String) -> Vec<&str> {
     let mut names: Vec<&str> = Vec::new();
@@ -116,6 +156,18 @@ impl fmt::Display for Score {
             worst.cell,
             self.agreeing,
             self.neighbours,
+        )?;
+        if self.effects.is_empty() {
+            return Ok(());
+        }
+        let (nothing, model) = self.median_effect_errors();
+        write!(
+            f,
+            " Against a fitted figure beside it, half of {} differ by less than {:.1} %, which is \
+             the error of who says that they do not; the model's difference is off by {:.1} points.",
+            self.effects.len(),
+            nothing * 100.0,
+            model * 100.0,
         )
     }
 }
@@ -163,6 +215,28 @@ mod tests {
         assert_eq!(both.misses.len(), 6);
         assert!((both.median_error() - 0.2).abs() < 1e-9);
         assert_eq!(Score::default().median_error(), 0.0);
+    }
+
+    #[test]
+    fn who_says_that_nothing_makes_a_difference_is_scored_too() {
+        let table = table(
+            None,
+            &[
+                ("a", "1", 10.0, 10.0, true),
+                ("a", "2", 8.0, 9.0, false),
+                ("b", "1", 12.0, 11.0, false),
+                ("b", "2", 20.0, 20.0, false),
+            ],
+        );
+        let score = Score::of([&table]);
+        assert_eq!(score.effects.len(), 2, "b2 has none beside it");
+        let (nothing, model) = score.median_effect_errors();
+        assert!((nothing - 0.2).abs() < 1e-9 && (model - 0.1).abs() < 1e-9);
+        let said = score.to_string();
+        assert!(
+            said.contains("half of 2 differ by less than 20.0 %"),
+            "{said}"
+        );
     }
 
     #[test]

@@ -357,11 +357,8 @@ mod tests {
     fn wait_for(shared: &Shared, condition: impl Fn(&Published) -> bool) {
         let deadline = Instant::now() + Duration::from_secs(20);
         while !condition(&lock(&shared.lanes[0].published)) {
-            assert!(
-                Instant::now() < deadline,
-                "{:?}",
-                lock(&shared.lanes[0].published)
-            );
+            let published = &shared.lanes[0].published;
+            assert!(Instant::now() < deadline, "{:?}", lock(published));
             thread::sleep(Duration::from_millis(2));
         }
     }
@@ -375,9 +372,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (shared, _) = daemon(dir.path());
         let (mut threads, restorer) = (Threads::default(), restorer(&shared, dir.path()));
-        threads
-            .start_lanes(&shared, vec![Box::new(host(2))])
-            .unwrap();
+        let hosts: Vec<Box<dyn LaneHost>> = vec![Box::new(host(2))];
+        threads.start_lanes(&shared, hosts).unwrap();
         touch(&shared, LOWER_PFN);
         wait_for(&shared, |lane| moved(lane) == 1);
         wait_for(&shared, |lane| lane.last_pass.ready == 0);

@@ -144,8 +144,8 @@ impl Gate {
     }
 }
 
-/// The gates of all targets. Clones are the same gates: a limit is the target's, whoever promotes to
-/// it.
+/// The gates of all targets. Clones are the same gates: a limit is the target's, whoever promotes
+/// to it.
 #[derive(Debug, Clone, Default)]
 pub struct Gates(Arc<Mutex<BTreeMap<Nid, Gate>>>);
 

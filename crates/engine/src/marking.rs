@@ -22,8 +22,8 @@ pub const DELAY_MS: u64 = 100;
 /// What a visit marks at the start, in MB.
 pub const START_SIZE_MB: u64 = 32;
 
-/// Whether normal balancing uses the scanner, so that its settings are left alone. It moves pages to
-/// the node of the CPU that touches them: where all CPUs are on one node, that is nowhere to go.
+/// Whether normal balancing uses the scanner, so that its settings are left alone. It moves pages
+/// to the node of the CPU that touches them: where all CPUs are on one node, that is nowhere to go.
 pub fn is_for_normal_balancing(is_on: bool, nodes_with_cpus: usize) -> bool {
     is_on && nodes_with_cpus > 1
 }

@@ -1,15 +1,15 @@
 //! Where hot pages go: to the nearest top-tier node with room, and for owners that may not use it
 //! to the next one.
 //!
-//! The kernel refuses a node that is outside a process's cpuset, and before it says so it drains the
-//! LRU caches of all CPUs. So who was refused is not asked again for a while, each time for longer,
-//! and another node is tried. If there is none the page is settled: it must become hot anew, and
-//! does not stand in the way of others meanwhile.
+//! The kernel refuses a node that is outside a process's cpuset, and before it says so it drains
+//! the LRU caches of all CPUs. So who was refused is not asked again for a while, each time for
+//! longer, and another node is tried. If there is none the page is settled: it must become hot
+//! anew, and does not stand in the way of others meanwhile.
 
 use pghot_hotness::Nid;
 
 use crate::retry::Retries;
-use crate::{Machine, Outcome, Owner, Settings};
+use crate::{Machine, NodeRole, Outcome, Owner, Settings};
 
 /// See the head of this file. For one lower-tier node.
 #[derive(Debug, Default)]
@@ -23,8 +23,8 @@ pub(crate) struct Targets {
 
 impl Targets {
     /// Chooses where pages of node `from` go whose record does not know better: as set, or to the
-    /// nearest node with room for so many pages, or else to the one with most room. Returns its room,
-    /// unless no page waits: an idle machine is not asked at every pass.
+    /// nearest node with room for so many pages, or else to the one with most room. Returns its
+    /// room, unless no page waits: an idle machine is not asked at every pass.
     pub fn choose(
         &mut self,
         from: Nid,
@@ -40,6 +40,10 @@ impl Targets {
         self.chosen = self.nearest.first().copied();
         if pages == 0 {
             return None;
+        }
+        if settings.target_nid.is_none() {
+            // One may have gone offline.
+            (self.nearest).retain(|nid| machine.role(*nid) == NodeRole::TopTier);
         }
         let mut most = None;
         for &nid in &self.nearest {

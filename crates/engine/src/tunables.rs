@@ -66,7 +66,8 @@ impl Settings {
         Rule::new(self.mode, self.freq_threshold, self.freq_window_ms)
     }
 
-    /// How often a page is touched that comes to `freq_threshold` accesses within the window, in ms.
+    /// How often a page is touched that comes to `freq_threshold` accesses within the window, in
+    /// ms.
     pub fn touched_every_ms(&self) -> u32 {
         self.freq_window_ms / self.freq_threshold.max(1)
     }

@@ -2,13 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
-use pghot_engine::fake::FakeMachine;
-use pghot_engine::{
-    FileId, Held, History, Migrator, NodeRole, Outcome, Owner, PassReport, Place, Settings,
-    next_pass_ms,
-};
-use pghot_hotness::{Format, PfnRange, Rule, SECTION_PAGES, Span, Table};
-
+use pghot_engine::{FileId, Held, NodeRole, Outcome, Owner, Place, next_pass_ms};
+use pghot_hotness::Format;
 use rig::{BASE, Rig};
 
 mod rig;

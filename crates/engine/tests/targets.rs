@@ -84,6 +84,17 @@ fn an_absent_target_holds_everything_back() {
 }
 
 #[test]
+fn a_node_that_went_offline_is_passed_over() {
+    let mut rig = Rig::new(Format::Default, &[]);
+    rig.machine.nearest = vec![0, 1];
+    rig.machine.roles.insert(0, NodeRole::Absent);
+    rig.hot(7, 0, 3);
+    assert_eq!(rig.pass().held[&Held::TargetAbsent], 3, "not known yet");
+    assert_eq!(rig.pass().moved_pages, 3);
+    assert!(rig.machine.folios.values().all(|folio| folio.nid == 1));
+}
+
+#[test]
 fn an_owner_that_may_not_use_a_node_goes_to_another_and_is_in_nobodys_way() {
     let mut rig = Rig::new(Format::Default, &[]);
     rig.machine.nearest = vec![0, 1];

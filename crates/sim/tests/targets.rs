@@ -1,4 +1,5 @@
-//! Where hot pages go on a modelled machine with two sockets, each with a lower-tier node of its own.
+//! Where hot pages go on a modelled machine with two sockets, each with a lower-tier node of its
+//! own.
 
 #![allow(clippy::unwrap_used)]
 

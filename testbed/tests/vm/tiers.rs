@@ -102,8 +102,8 @@ fn a_full_top_tier(ctx: &mut Ctx) -> Result<()> {
     Ok(())
 }
 
-/// Node 0 is full, and node 1 as near to the lower tier: what node 0 has no room for goes there, with
-/// the defaults, and nothing is demoted.
+/// Node 0 is full, and node 1 as near to the lower tier: what node 0 has no room for goes there,
+/// with the defaults, and nothing is demoted.
 fn a_full_node_is_passed_over(ctx: &mut Ctx) -> Result<()> {
     let vm = &ctx.vm;
     let mut hot = hold_hotset(vm, &["--size-mib", "128", "--seconds", "600"])?;

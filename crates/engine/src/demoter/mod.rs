@@ -41,8 +41,8 @@ const PAGES_MIN: u64 = 32;
 /// When nothing has waited for so long, in ms, it is looked more rarely.
 const QUIET_MS: u64 = 2000;
 
-/// There is plenty of room if it holds so many pages and what hint faults brought since the last pass
-/// so many times: before it is gone, the next pass has seen it.
+/// There is plenty of room if it holds so many pages and what hint faults brought since the last
+/// pass so many times: before it is gone, the next pass has seen it.
 const ROOMY: (u64, u64) = (16_384, 4);
 
 /// The longest between two passes, in ms, and the shortest.

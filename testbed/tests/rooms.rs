@@ -40,7 +40,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("testbed", &[]),
     (
         "testbed/bench",
-        &["published", "testbed", "witness", "workloads"],
+        &["published", "sim", "testbed", "witness", "workloads"],
     ),
     ("testbed/dilate", &[]),
     ("testbed/plugin", &["witness"]),

@@ -14,6 +14,7 @@
 
 pub mod chaos;
 pub mod copying;
+pub mod emulated;
 pub mod heat;
 pub mod machine;
 pub mod memory;

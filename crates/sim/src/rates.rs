@@ -46,6 +46,24 @@ impl Part {
                 all,
             } => skewed(hot, f64::from(*hot_percent) / 100.0, all),
             Pattern::Weighted(weighted) => coarse(weighted),
+            Pattern::Beside {
+                hot,
+                hot_percent,
+                scanned,
+            } => {
+                let hot_share = f64::from(*hot_percent);
+                let parts = vec![
+                    (hot.clone(), hot_share),
+                    (scanned.clone(), 100.0 - hot_share),
+                ];
+                coarse(&Weighted::new(parts))
+            }
+            Pattern::Sparse { pages, stride } => {
+                let pages = pages.clone().step_by(*stride as usize);
+                coarse(&Weighted::new(
+                    pages.map(|page| (page..page + 1, 1.0)).collect(),
+                ))
+            }
         }
     }
 }

@@ -38,6 +38,23 @@ pub enum Pattern {
     },
     /// Parts of the memory, each with a weight.
     Weighted(Arc<Weighted>),
+    /// So many of 100 accesses go anywhere in the hot range, the rest line by line through another,
+    /// as in [`Pattern::Stream`].
+    Beside {
+        /// The hot pages.
+        hot: Range<u32>,
+        /// Of 100 accesses.
+        hot_percent: u32,
+        /// What is streamed through.
+        scanned: Range<u32>,
+    },
+    /// Of each so many pages of the range the first, any of them.
+    Sparse {
+        /// Where they lie.
+        pages: Range<u32>,
+        /// From one that is accessed to the next.
+        stride: u32,
+    },
 }
 
 /// Parts of the memory, each with its share of the accesses; within a part any page is as good.
@@ -98,8 +115,8 @@ impl Pattern {
     pub fn hot(&self) -> Range<u32> {
         match self {
             Pattern::Random(pages) | Pattern::Stream(pages) => pages.clone(),
-            Pattern::Repeated { pages, .. } => pages.clone(),
-            Pattern::Skewed { hot, .. } => hot.clone(),
+            Pattern::Repeated { pages, .. } | Pattern::Sparse { pages, .. } => pages.clone(),
+            Pattern::Skewed { hot, .. } | Pattern::Beside { hot, .. } => hot.clone(),
             Pattern::Weighted(parts) => parts.densest(),
         }
     }
@@ -111,6 +128,7 @@ impl Pattern {
             seed,
             random: XorShift::new(seed),
             made: 0,
+            streamed: 0,
         }
     }
 }
@@ -122,6 +140,19 @@ pub struct Pages {
     seed: u64,
     random: XorShift,
     made: u64,
+    /// Lines of a stream so far.
+    streamed: u64,
+}
+
+impl Pages {
+    /// The page of a stream's next line.
+    fn stream(&mut self, pages: &Range<u32>) -> u32 {
+        let length = u64::from(pages.end - pages.start);
+        let first = mix(self.seed) % length;
+        let page = (first + self.streamed / LINES) % length;
+        self.streamed += 1;
+        pages.start + page as u32
+    }
 }
 
 impl Iterator for Pages {
@@ -141,9 +172,8 @@ impl Iterator for Pages {
                 of(&mut self.random, pages)
             }
             Pattern::Stream(pages) => {
-                let length = u64::from(pages.end - pages.start);
-                let first = mix(self.seed) % length;
-                pages.start + ((first + self.made / LINES) % length) as u32
+                let pages = pages.clone();
+                self.stream(&pages)
             }
             Pattern::Skewed {
                 hot,
@@ -156,6 +186,21 @@ impl Iterator for Pages {
             Pattern::Weighted(parts) => {
                 let part = parts.choose(&mut self.random)?;
                 of(&mut self.random, &part)
+            }
+            Pattern::Beside {
+                hot,
+                hot_percent,
+                scanned,
+            } => match self.random.below(100) < *hot_percent {
+                true => of(&mut self.random, hot),
+                false => {
+                    let scanned = scanned.clone();
+                    self.stream(&scanned)
+                }
+            },
+            Pattern::Sparse { pages, stride } => {
+                let count = (pages.end - pages.start).div_ceil(*stride);
+                pages.start + self.random.below(count) * stride
             }
         };
         self.made += 1;
@@ -255,6 +300,33 @@ mod tests {
         assert!(pages[128..].iter().all(|page| *page == one), "and again");
         let first_of = |seed| Pattern::Stream(0..1000).pages(seed).next();
         assert_ne!(first_of(1), first_of(2), "threads begin elsewhere");
+    }
+
+    #[test]
+    fn a_scan_beside_a_hot_set_touches_each_line_once() {
+        let pattern = Pattern::Beside {
+            hot: 0..10,
+            hot_percent: 50,
+            scanned: 100..1000,
+        };
+        let pages = first(pattern.clone(), 10_000);
+        let scanned: Vec<u32> = pages.iter().copied().filter(|page| *page >= 100).collect();
+        assert!((4800..5200).contains(&scanned.len()), "{}", scanned.len());
+        let stream = first(Pattern::Stream(100..1000), scanned.len());
+        assert_eq!(scanned, stream);
+        assert_eq!(pattern.hot(), 0..10);
+    }
+
+    #[test]
+    fn a_sparse_range_has_one_page_of_each_stride() {
+        let pattern = Pattern::Sparse {
+            pages: 512..2000,
+            stride: 512,
+        };
+        let mut pages = first(pattern, 1000);
+        pages.sort_unstable();
+        pages.dedup();
+        assert_eq!(pages, [512, 1024, 1536]);
     }
 
     #[test]

@@ -17,6 +17,9 @@ pub struct Size {
     pub accesses: u64,
 }
 
+/// Base pages of a huge page.
+const HUGE_PAGES: u32 = 512;
+
 /// A benchmark.
 pub struct Benchmark {
     /// Its name on the command line.
@@ -81,6 +84,22 @@ pub static BENCHMARKS: &[Benchmark] = &[
         plan: drift,
     },
     Benchmark {
+        name: "scan",
+        doc: "Half of the accesses go to a hot set in the lower tier, the others from end to end \
+              through the rest of the memory, which fills the top tier.",
+        pays: true,
+        room_percent: 150,
+        plan: scan,
+    },
+    Benchmark {
+        name: "neighbour",
+        doc: "Half of the accesses go to a small hot set in the lower tier, the others anywhere \
+              in the memory that fills the top tier.",
+        pays: true,
+        room_percent: 150,
+        plan: neighbour,
+    },
+    Benchmark {
         name: "uniform",
         doc: "Any page of more memory than the top tier has, which is full of it, each as often: \
               none deserves to be moved.",
@@ -110,6 +129,14 @@ pub static BENCHMARKS: &[Benchmark] = &[
         pays: false,
         room_percent: 150,
         plan: flutter,
+    },
+    Benchmark {
+        name: "sparse",
+        doc: "The top tier is full, and one page of 512 is accessed: of huge pages each is as hot \
+              as the next, of base pages few are hot.",
+        pays: false,
+        room_percent: 150,
+        plan: sparse,
     },
     Benchmark {
         name: "cached",
@@ -202,6 +229,49 @@ fn skewed(size: &Size) -> Plan {
         all: 0..size.pages,
     };
     one_phase(pattern, size.accesses)
+}
+
+impl Size {
+    /// A quarter of the top tier, of what a full one leaves for the lower: the last pages.
+    fn last_pages(&self) -> Range<u32> {
+        let length = (self.near_pages / 4).clamp(1, self.pages - self.full_tier());
+        self.pages - length..self.pages
+    }
+}
+
+fn scan(size: &Size) -> Plan {
+    let hot = size.last_pages();
+    let pattern = Pattern::Beside {
+        scanned: 0..hot.start,
+        hot,
+        hot_percent: 50,
+    };
+    Plan {
+        near_pages: size.full_tier(),
+        ..one_phase(pattern, size.accesses)
+    }
+}
+
+/// What lies between the two is idle.
+fn neighbour(size: &Size) -> Plan {
+    let near_pages = size.full_tier();
+    let parts = vec![(size.last_pages(), 1.0), (0..near_pages, 1.0)];
+    let pattern = Pattern::Weighted(Arc::new(Weighted::new(parts)));
+    Plan {
+        near_pages,
+        ..one_phase(pattern, size.accesses)
+    }
+}
+
+fn sparse(size: &Size) -> Plan {
+    let pattern = Pattern::Sparse {
+        pages: 0..size.pages,
+        stride: HUGE_PAGES,
+    };
+    Plan {
+        near_pages: size.full_tier(),
+        ..one_phase(pattern, size.accesses)
+    }
 }
 
 /// Each hot set is a quarter of the top tier.
@@ -350,7 +420,7 @@ mod tests {
 
     #[test]
     fn what_gets_hot_lies_behind_a_full_top_tier() {
-        for name in ["phase", "drift", "cached"] {
+        for name in ["phase", "drift", "scan", "neighbour", "cached"] {
             let plan = (find(name).unwrap().plan)(&SIZE);
             assert_eq!(plan.near_pages, SIZE.near_pages, "{name}");
             for phase in plan.phases.iter().take(2) {

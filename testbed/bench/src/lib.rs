@@ -10,19 +10,23 @@
 //! | [`guest`] | counters and CPU time of the guest, before and after |
 //! | [`matrix`] | which cells there are, and those that are done |
 //! | [`score`] | from counts to modelled time |
+//! | [`bounds`] | what could be reached by who knows the future |
 //! | [`measures`] | the numbers that a run is judged by |
 //! | [`significance`] | whether two sets of runs differ by more than chance |
 //! | [`spread`] | the median and the extremes of several runs |
 //! | [`summary`] | those of each workload under each system |
 //! | [`verdict`] | who wins, in a sentence |
+//! | [`model`] | the same cells in the simulator: how far it predicts them |
 //! | [`kernel_tables`] | what the kernel does without any system: moves by batch, balancing |
 //! | [`report`] | JSON, CSV, tables and pages |
 
+pub mod bounds;
 pub mod cell;
 pub mod guest;
 pub mod kernel_tables;
 pub mod matrix;
 pub mod measures;
+pub mod model;
 pub mod preset;
 pub mod progress;
 pub mod report;

@@ -9,6 +9,7 @@ use pghot_bench::cell::{Guest, Outcome, Setting};
 use pghot_bench::kernel_tables::{self, KernelTables};
 use pghot_bench::matrix::{Matrix, Store};
 use pghot_bench::measures;
+use pghot_bench::model;
 use pghot_bench::preset::Preset;
 use pghot_bench::progress::Progress;
 use pghot_bench::report::{self, Cell, Failure, Results, published};
@@ -38,12 +39,13 @@ struct Args {
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = system)]
     systems: Vec<String>,
 
-    /// Kinds of memory: anon, thp, shared; a workload that has none of them takes its own
+    /// Kinds of memory: anon, thp, shared, file (mapped); a workload that has none of them takes
+    /// its own
     #[arg(
         long,
         value_name = "KINDS",
         value_delimiter = ',',
-        value_parser = ["anon", "thp", "shared"],
+        value_parser = ["anon", "thp", "shared", "file"],
         default_value = "anon"
     )]
     backings: Vec<String>,
@@ -77,6 +79,14 @@ struct Args {
     /// Where results go
     #[arg(long, value_name = "FOLDER", default_value = "out")]
     out: PathBuf,
+
+    /// Run nothing, and report of what is finished
+    #[arg(long)]
+    finished: bool,
+
+    /// Run each cell in the simulator too, and say how far it predicts the guest
+    #[arg(long)]
+    model: bool,
 
     /// Take the results into the repository: as data, and as the table of bench.md in this folder
     #[arg(long, value_name = "DOCS")]
@@ -190,12 +200,15 @@ fn run(args: &Args) -> Result<()> {
     let mut failures = Vec::new();
     let mut left_out = Vec::new();
     let matrix = matrix(args, &mut left_out)?;
-    let cells = matrix.cells();
+    let mut cells = matrix.cells();
     // Who starts the demo wants to see it.
     let store = match args.preset {
         Preset::Demo => None,
         Preset::Full | Preset::Quick => Some(Store::open(&args.out.join("bench-cells"))?),
     };
+    if let (Some(store), true) = (&store, args.finished) {
+        cells.retain(|cell| store.get(cell).is_some());
+    }
     let outcomes = run_cells(&cells, store.as_ref(), &mut failures)?;
     let failed = failures.len();
     match &store {
@@ -380,10 +393,19 @@ fn publish(
         failures,
     };
     report::write(&args.out, &results, outcomes)?;
+    let pairs = match args.model {
+        true => model::compare(outcomes, &mut |cell| {
+            eprintln!("in the model: {}", cell.title())
+        })?,
+        false => Vec::new(),
+    };
     if let Some(docs) = &args.store {
-        report::docs::store(&args.out.join("bench.json"), docs)?;
+        report::docs::store(&args.out.join("bench.json"), &pairs, docs)?;
     }
     print!("{}", report::table(&groups));
+    if args.model {
+        print!("\nGuest / model:\n\n{}", report::accuracy::of_pairs(&pairs));
+    }
     println!("\nall of it: {}", args.out.join("bench.html").display());
     Ok(())
 }

@@ -56,6 +56,24 @@ impl Costs {
         }
     }
 
+    /// An access beyond the cache, served by the lower tier.
+    pub fn far_ns(&self) -> f64 {
+        self.miss_ns(0, 1)
+    }
+
+    /// How much sooner the top tier serves it.
+    pub fn near_gain_ns(&self) -> f64 {
+        self.far_ns() - self.miss_ns(0, 0)
+    }
+
+    /// Moving a base page in a batch, or as a part of a huge one.
+    pub fn move_ns(&self, is_huge: bool) -> f64 {
+        match is_huge {
+            true => self.move_huge_ns / HUGE_PAGES,
+            false => self.move_in_batch_ns,
+        }
+    }
+
     fn miss_ns(&self, cpu_node: usize, node: usize) -> f64 {
         let of_cpu = self.miss_ns.get(cpu_node);
         of_cpu.and_then(|row| row.get(node)).copied().unwrap_or(0.0)

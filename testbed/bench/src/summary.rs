@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::bounds;
 use crate::cell::Outcome;
 use crate::measures::{self, Idle, TOTAL_S};
 use crate::score::Costs;
@@ -51,6 +52,8 @@ pub struct Group {
     pub pays: bool,
     /// What the best placement without any cost would take, by what the witness saw.
     pub oracle_s: f64,
+    /// What it would take who knows each phase and pays for moves; none if nobody can know.
+    pub foresight_s: Option<f64>,
     /// Each system.
     pub lines: Vec<Line>,
     /// Who wins, in a sentence.
@@ -62,14 +65,18 @@ pub fn summarize(outcomes: &[Outcome], costs: &Costs) -> Vec<Group> {
     let group = |([kernel, workload, backing], members): ([&str; 3], Vec<&Outcome>)| {
         let lines = lines(&members, costs);
         let pays = members.iter().all(|member| member.pays);
-        let oracle = Spread::of(members.iter().map(|member| oracle_s(member, costs)));
+        let oracle = Spread::of(members.iter().map(|member| bounds::oracle_s(member, costs)));
         let oracle_s = oracle.map_or(0.0, |spread| spread.median);
+        let foresight = members
+            .iter()
+            .filter_map(|member| bounds::foresight_s(member, costs));
         Group {
             kernel: kernel.to_owned(),
             workload: workload.to_owned(),
             backing: backing.to_owned(),
             pays,
             oracle_s,
+            foresight_s: Spread::of(foresight).map(|spread| spread.median),
             verdict: verdict(&lines, pays, oracle_s),
             lines,
         }
@@ -127,28 +134,10 @@ fn lines(members: &[&Outcome], costs: &Costs) -> Vec<Line> {
     names.into_iter().filter_map(line).collect()
 }
 
-/// Modelled time with the best possible placement.
-fn oracle_s(run: &Outcome, costs: &Costs) -> f64 {
-    let share = measures::best_share(run);
-    let nodes = &run.witness.nodes;
-    let accesses: u64 = nodes.iter().map(|node| node.accesses()).sum();
-    let misses: u64 = nodes.iter().map(|node| node.misses).sum();
-    let of_cpus = costs.miss_ns.first();
-    let miss_ns = |node: usize| {
-        of_cpus
-            .and_then(|row| row.get(node))
-            .copied()
-            .unwrap_or(0.0)
-    };
-    let miss_ns = share * miss_ns(0) + (1.0 - share) * miss_ns(1);
-    let threads = f64::from(run.setting.threads.max(1));
-    ((accesses - misses) as f64 * costs.hit_ns + misses as f64 * miss_ns) * 1e-9 / threads
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{node, outcome};
+    use crate::testing::outcome;
 
     #[test]
     fn runs_are_put_together_by_workload_and_system() {
@@ -169,16 +158,5 @@ mod tests {
             none.get("promote_s").is_none(),
             "nobody said how long it took"
         );
-    }
-
-    #[test]
-    fn the_oracle_serves_the_hottest_pages_from_the_top_tier() {
-        let mut run = outcome("promote", "none");
-        run.witness.nodes = vec![node(0, 0), node(100, 100)];
-        run.witness.page_accesses = vec![10, 90];
-        run.room_pages = 1;
-        let costs = Costs::stated();
-        let expected = (90.0 * 100.0 + 10.0 * 250.0) * 1e-9;
-        assert!((oracle_s(&run, &costs) - expected).abs() < 1e-15);
     }
 }

@@ -14,9 +14,8 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use pghot_sim::copying::prices::Kernel;
-use pghot_sim::copying::spec::MigrationSpec;
-use pghot_sim::machine::{Costs, KernelSpec, MachineSpec, NodeSpec, PAGES_PER_MIB};
+use pghot_sim::emulated;
+use pghot_sim::machine::{KernelSpec, PAGES_PER_MIB};
 use pghot_sim::run::Simulation;
 use pghot_sim::scenario::{Mode, PatternName, PhaseSpec, ProcessSpec, Scenario};
 use pghot_testbed::{Machine, Node, Spec, Vm, guest_binaries};
@@ -68,20 +67,6 @@ const WRONG: [(&str, Damage); 3] = [
     ("half a visit", |kernel| kernel.scan_size_mib /= 2),
     ("a double visit", |kernel| kernel.scan_size_mib *= 2),
 ];
-
-/// The part of an access that the model counts as latency; it wants some.
-const LATENCY_NS: f64 = 1.0;
-/// A hint fault, and a move in it. At the host's rate, workers' kernel time grew by 30 to 60 µs a
-/// fault that moved its page; how much of it is the fault is a guess. All pages of a visit take
-/// some 12 ms, so twice as much would not be seen.
-const HINT_FAULT_NS: f64 = 20_000.0 / DILATION as f64;
-const MOVE_ALONE_NS: f64 = 25_000.0 / DILATION as f64;
-/// Marking an entry: a guess, which in the model delays nothing below 30 µs.
-const MARK_NS: f64 = 1000.0 / DILATION as f64;
-/// A call of `move_pages(2)`, and what each page adds: a line through the calls of 1 and of 4096
-/// pages of ARCHITECTURE.md, 5.7 and 90 ms.
-const CALL_NS: f64 = 5.7e6 / DILATION as f64;
-const PAGE_NS: f64 = 20.6e3 / DILATION as f64;
 
 /// A look at a run.
 #[derive(Debug, Clone, Copy, Default)]
@@ -266,7 +251,8 @@ fn in_guest(vm: &Vm, system: &str) -> Result<(Ran, f64)> {
     let workload = hold_hotset(vm, &flags)?;
     let daemon = match system {
         "pghot" => {
-            // With normal balancing and two nodes with CPUs it leaves the scanner's timing as it is, and as it is modelled.
+            // With normal balancing and two nodes with CPUs it leaves the scanner's timing as it
+            // is, and as it is modelled.
             vm.write(TIERING, "1")?;
             Some(Daemon::start(vm, &["--freq-threshold", "1"])?)
         }
@@ -373,15 +359,8 @@ fn in_model(machine: &Machine, kernel: &KernelSpec, system: &str, access_ns: f64
 }
 
 fn scenario(machine: &Machine, kernel: &KernelSpec, access_ns: f64) -> Scenario {
-    let node = |node: &Node| NodeSpec {
-        memory_mib: node.memory_mib,
-        cpus: node.cpus,
-        latency_ns: match node.cpus {
-            0 => Vec::new(),
-            _ => vec![LATENCY_NS; machine.nodes.len()],
-        },
-        bandwidth_mib_s: None,
-    };
+    let node = |node: &Node| emulated::node(node.memory_mib, node.cpus, machine.nodes.len());
+    let nodes = machine.nodes.iter().map(node).collect();
     Scenario {
         name: "the testbed".to_owned(),
         mode: Mode::Exact,
@@ -389,32 +368,7 @@ fn scenario(machine: &Machine, kernel: &KernelSpec, access_ns: f64) -> Scenario 
         seconds: SECONDS,
         slice_us: 1000,
         sample_ms: 1000,
-        machine: MachineSpec {
-            node: machine.nodes.iter().map(node).collect(),
-            kernel: kernel.clone(),
-            costs: Costs {
-                // All memory is equally fast, so an access takes what it takes, wherever it goes.
-                compute_ns: access_ns - LATENCY_NS,
-                hint_fault_ns: HINT_FAULT_NS,
-                mark_ns: MARK_NS,
-                move_alone_ns: MOVE_ALONE_NS,
-                ..Costs::default()
-            },
-            migration: MigrationSpec {
-                kernel: Kernel {
-                    call_ns: CALL_NS,
-                    cold_ns: 0.0,
-                    cold_folios: 0,
-                    flush_ns: 0.0,
-                    batch_end_ns: 0.0,
-                    unmap_ns: 0.0,
-                    entry_ns: 0.0,
-                    move_ns: PAGE_NS,
-                    ..Kernel::default()
-                },
-                ..MigrationSpec::default()
-            },
-        },
+        machine: emulated::machine(nodes, kernel.clone(), access_ns, DILATION),
         process: vec![ProcessSpec {
             memory_mib: SIZE_MIB,
             phase: vec![PhaseSpec {

@@ -163,8 +163,9 @@ impl fmt::Display for Score {
         let (nothing, model) = self.median_effect_errors();
         write!(
             f,
-            " Against a fitted figure beside it, half of {} differ by less than {:.1} %, which is \
-             the error of who says that they do not; the model's difference is off by {:.1} points.",
+            " Against a fitted figure beside it, half of {} differ by less than {:.1} %, which \
+             is the error of who says that they do not; the model's difference is off by {:.1} \
+             points.",
             self.effects.len(),
             nothing * 100.0,
             model * 100.0,

@@ -67,7 +67,8 @@ struct Args {
     #[arg(long, value_name = "BOOL")]
     check: Option<bool>,
 
-    /// After `ready`, begin only once this file is there, remove it, and say where the pages are
+    /// After `ready`, begin only once this file is there, remove it, and say where the pages are;
+    /// after the searches, wait for it again before the memory is looked through
     #[arg(long, value_name = "FILE")]
     hold: Option<PathBuf>,
 
@@ -98,6 +99,8 @@ enum Event<'a> {
     },
     /// What waited begins.
     Begin { nodes: NodePages },
+    /// All searches are made; what waits looks through its memory then, when it is let go again.
+    End { nodes: &'a NodePages },
     Done {
         /// Of the searches, without their checks.
         elapsed_s: f64,
@@ -177,7 +180,7 @@ fn run(args: &Args) -> Result<()> {
         sources.into_iter().map(search).collect::<Result<Vec<_>>>()
     })?;
 
-    let nodes = numa_maps::read(&region.range())?;
+    let nodes = end(args, &region)?;
     let after = graph.page_sums();
     let errors = content.iter().zip(&after).filter(|(a, b)| a != b).count() as u64;
     report::print(&Event::Done {
@@ -195,4 +198,15 @@ fn run(args: &Args) -> Result<()> {
     })?;
     ensure!(errors == 0, "{errors} pages lost their content");
     Ok(())
+}
+
+/// Says where the pages are. Whoever holds it may look at the kernel's counters before its memory
+/// is looked through.
+fn end(args: &Args, region: &Region) -> Result<NodePages> {
+    let nodes = numa_maps::read(&region.range())?;
+    if args.hold.is_some() {
+        report::print(&Event::End { nodes: &nodes })?;
+        hold::wait(args.hold.as_deref())?;
+    }
+    Ok(nodes)
 }

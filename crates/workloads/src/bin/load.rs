@@ -77,7 +77,8 @@ struct Args {
     #[arg(value_parser = clap::value_parser!(u32).range(0..=100))]
     store_percent: u32,
 
-    /// After `ready`, begin only once this file is there, remove it, and say where the pages are
+    /// After `ready`, begin only once this file is there, remove it, and say where the pages are;
+    /// after the accesses, wait for it again before the memory is looked through
     #[arg(long, value_name = "FILE")]
     hold: Option<PathBuf>,
 
@@ -123,6 +124,8 @@ enum Event<'a> {
     },
     /// What waited begins.
     Begin { nodes: NodePages },
+    /// All accesses are made; what waits looks through its memory then, when it is let go again.
+    End { nodes: &'a NodePages },
     Done {
         elapsed_s: f64,
         accesses: u64,
@@ -191,6 +194,10 @@ fn run(args: &Args) -> Result<()> {
     };
     let times = load.run()?;
     let nodes = memory.nodes()?;
+    if args.hold.is_some() {
+        report::print(&Event::End { nodes: &nodes })?;
+        hold::wait(args.hold.as_deref())?;
+    }
     let errors = memory.damaged_pages(args.seed);
     report::print(&Event::Done {
         elapsed_s: times.phases.last().map_or(0.0, |phase| phase.end_s),

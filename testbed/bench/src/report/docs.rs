@@ -1,4 +1,4 @@
-//! The results that lie in the repository, and the table of docs/bench.md that is made of them.
+//! The results that lie in the repository, and the tables of the documents that are made of them.
 
 use std::fs;
 use std::path::Path;
@@ -7,22 +7,28 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
+use super::accuracy;
 use crate::measures::with_commas;
+use crate::model::Pair;
 
-/// Around the table.
+/// Around a table.
 const MARKER: &str = "<!-- results -->";
 
-/// The data, beside the document.
-pub const DATA: &str = "data/bench.json";
+/// Data, the document with their table, and what makes the table.
+type Stored = (&'static str, &'static str, fn(&Value) -> String);
 
-/// The document.
-pub const DOCUMENT: &str = "bench.md";
+/// What systems do.
+const RESULTS: Stored = ("data/bench.json", "bench.md", table);
 
-/// Takes what a comparison wrote into `docs`: its groups as data, and the table of the document.
-pub fn store(bench_json: &Path, docs: &Path) -> Result<()> {
-    let read = |path: &Path| {
-        fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
-    };
+/// The same in short.
+const SHORT: Stored = ("data/bench.json", "../README.md", short_table);
+
+/// How far the simulator predicts it.
+const ACCURACY: Stored = ("data/model.json", "simulator.md", accuracy::table);
+
+/// Takes what a comparison wrote into `docs`: its groups as data, and the table of the document;
+/// and the same of the comparison with the simulator, if there was one.
+pub fn store(bench_json: &Path, pairs: &[Pair], docs: &Path) -> Result<()> {
     let all: Value = serde_json::from_str(&read(bench_json)?)?;
     let data = json!({
         "commit": commit()?,
@@ -32,13 +38,32 @@ pub fn store(bench_json: &Path, docs: &Path) -> Result<()> {
         "costs": all["costs"],
         "groups": all["groups"],
     });
-    let (data_path, document) = (docs.join(DATA), docs.join(DOCUMENT));
-    let text = with_table(&read(&document)?, &data)?;
+    put(&RESULTS, &data, docs)?;
+    put(&SHORT, &data, docs)?;
+    if pairs.is_empty() {
+        return Ok(());
+    }
+    let data = json!({
+        "commit": commit()?,
+        "releases": releases(&all),
+        "pairs": pairs,
+    });
+    put(&ACCURACY, &data, docs)
+}
+
+fn read(path: &Path) -> Result<String> {
+    fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+fn put((name, document, table): &Stored, data: &Value, docs: &Path) -> Result<()> {
+    let document = docs.join(document);
+    let text = with_table(&read(&document)?, &table(data))
+        .with_context(|| format!("{} has no place for it", document.display()))?;
     let write = |path: &Path, text: String| {
         fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
     };
     fs::create_dir_all(docs.join("data")).context("cannot make the folder of the data")?;
-    write(&data_path, serde_json::to_string_pretty(&data)? + "\n")?;
+    write(&docs.join(name), serde_json::to_string_pretty(data)? + "\n")?;
     write(&document, text)
 }
 
@@ -52,7 +77,8 @@ fn commit() -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-fn array(value: &Value) -> impl Iterator<Item = &Value> {
+/// What an array holds; nothing if it is none.
+pub fn array(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
@@ -65,21 +91,44 @@ fn releases(all: &Value) -> Vec<&str> {
     releases
 }
 
-/// The document with the table of these data in it.
-pub fn with_table(document: &str, data: &Value) -> Result<String> {
+/// The document with this table in it.
+fn with_table(document: &str, table: &str) -> Result<String> {
     let parts: Vec<&str> = document.split(MARKER).collect();
-    ensure!(
-        parts.len() == 3,
-        "{DOCUMENT} has no place for the results: two lines of {MARKER}"
-    );
-    let table = table(data);
-    Ok([parts[0], MARKER, "\n\n", &table, "\n", MARKER, parts[2]].concat())
+    ensure!(parts.len() == 3, "it takes two lines of {MARKER}");
+    Ok([parts[0], MARKER, "\n\n", table, "\n", MARKER, parts[2]].concat())
 }
 
-/// A row for each workload, those first in which pghot does worst.
-fn table(data: &Value) -> String {
+/// Those first in which pghot does worst.
+fn sorted_groups(data: &Value) -> Vec<&Value> {
     let mut groups: Vec<&Value> = array(&data["groups"]).collect();
     groups.sort_by(|a, b| behind(b).total_cmp(&behind(a)));
+    groups
+}
+
+/// A row for each workload: what is to be won or lost at all, and who wins it.
+fn short_table(data: &Value) -> String {
+    let mut text = "| workload | kernel | `numa_balancing=2` | DAMON | pghot | possible |\n\
+                    |---|---|---|---|---|---|\n"
+        .to_owned();
+    for group in sorted_groups(data) {
+        let of = |name: &str| group[name].as_str().unwrap_or_default();
+        let percent = |system| signed(against_none(group, system));
+        text += &format!(
+            "| {} | {} | {} | {} | {} | {} |\n",
+            of("workload"),
+            of("kernel"),
+            percent("numab2"),
+            percent("damon"),
+            percent("pghot"),
+            signed(possible(group))
+        );
+    }
+    text
+}
+
+/// A row for each workload.
+fn table(data: &Value) -> String {
+    let groups = sorted_groups(data);
     let mut systems: Vec<&str> = Vec::new();
     for line in groups.iter().flat_map(|group| array(&group["lines"])) {
         let system = line["system"].as_str().unwrap_or_default();
@@ -126,12 +175,28 @@ fn behind(group: &Value) -> f64 {
     line(group, "pghot").map_or(0.0, |pghot| total_s(pghot) / best)
 }
 
+/// In percent.
+fn signed(percent: Option<f64>) -> String {
+    percent.map_or("–".to_owned(), |percent| format!("{percent:+.1} %"))
+}
+
+/// How much longer it takes with foresight than doing nothing, in percent.
+fn possible(group: &Value) -> Option<f64> {
+    let none = line(group, "none")?;
+    Some(100.0 * (group["foresight_s"].as_f64()? / total_s(none) - 1.0))
+}
+
+/// How much longer than doing nothing, in percent.
+fn against_none(group: &Value, system: &str) -> Option<f64> {
+    let (none, line) = (line(group, "none")?, line(group, system)?);
+    Some(100.0 * (total_s(line) / total_s(none) - 1.0))
+}
+
 /// What one system does: time against doing nothing, share of the accesses served near, moves.
 fn cell(group: &Value, system: &str) -> String {
-    let (Some(none), Some(line)) = (line(group, "none"), line(group, system)) else {
+    let (Some(percent), Some(line)) = (against_none(group, system), line(group, system)) else {
         return "–".into();
     };
-    let percent = 100.0 * (total_s(line) / total_s(none) - 1.0);
     let median = |name: &str| line["measures"][name]["median"].as_f64();
     let near = median("near_share").map_or("–".into(), |share| format!("{share:.2}"));
     let moves = median("kernel_moves").map_or("–".into(), with_commas);
@@ -155,7 +220,10 @@ mod tests {
                 })
             })
             .collect();
-        json!({"workload": workload, "kernel": "6.12", "lines": lines, "verdict": "so"})
+        json!({
+            "workload": workload, "kernel": "6.12", "lines": lines, "verdict": "so",
+            "foresight_s": 1.0,
+        })
     }
 
     #[test]
@@ -170,19 +238,22 @@ mod tests {
                     -25.0 %, 0.50 near, 1,234 moves, 3 runs | so |";
         assert_eq!(rows[2], lost);
         assert!(rows[3].starts_with("| won "));
+        let short = short_table(&data);
+        let rows: Vec<&str> = short.lines().collect();
+        assert_eq!(rows[2], "| lost | 6.12 | -50.0 % | – | -25.0 % | -75.0 % |");
     }
 
     #[test]
-    fn the_document_shows_the_data_of_the_repository() {
+    fn the_documents_show_the_data_of_the_repository() {
         let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
-        let data = fs::read_to_string(docs.join(DATA)).unwrap();
-        let data: Value = serde_json::from_str(&data).unwrap();
-        let document = fs::read_to_string(docs.join(DOCUMENT)).unwrap();
-        let expected = with_table(&document, &data).unwrap();
-        assert!(
-            document == expected,
-            "docs/bench.md is not of its data: run pghot-bench with --store docs"
-        );
-        assert!(with_table("no place", &data).is_err());
+        for (data, document, table) in [RESULTS, SHORT, ACCURACY] {
+            let data: Value = serde_json::from_str(&read(&docs.join(data)).unwrap()).unwrap();
+            let text = read(&docs.join(document)).unwrap();
+            assert!(
+                text == with_table(&text, &table(&data)).unwrap(),
+                "docs/{document} is not of its data: run pghot-bench with --store docs"
+            );
+        }
+        assert!(with_table("no place", "").is_err());
     }
 }

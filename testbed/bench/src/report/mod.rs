@@ -15,6 +15,7 @@ use crate::score::Costs;
 use crate::spread::Spread;
 use crate::summary::{Group, Line};
 
+pub mod accuracy;
 mod chart;
 mod compare;
 pub mod demo;
@@ -145,6 +146,11 @@ pub fn table(groups: &[Group]) -> String {
             "  oracle".to_owned(),
             format!("{:.4}", group.oracle_s),
         ]);
+        rows.extend(
+            group
+                .foresight_s
+                .map(|foresight_s| vec!["  foresight".to_owned(), format!("{foresight_s:.4}")]),
+        );
         text += &text_table(&rows);
     }
     text

@@ -295,6 +295,7 @@ mod tests {
             backing: backing.into(),
             pays: true,
             oracle_s: 1.0,
+            foresight_s: None,
             lines,
             verdict: String::new(),
         }

@@ -109,10 +109,14 @@ pub fn all() -> impl Iterator<Item = Workload> {
         size: Size::RoomPercent(benchmark.room_percent.into()),
         has_bound: benchmark.room_percent <= 100,
         weight: 1,
-        backings: &["anon", "thp", "shared"],
+        backings: match benchmark.name {
+            // What it is about.
+            "sparse" => &["thp"],
+            _ => &["anon", "thp", "shared", "file"],
+        },
         scope: Scope::Memory,
         own: &["load"],
-        tools: &[],
+        tools: DISK_TOOLS,
         program: None,
         prepare: ours::plan,
     });

@@ -6,6 +6,7 @@ use pghot_testbed::{Process, Status, Vm};
 use serde_json::Value;
 
 use super::{Job, Prepared, Ran, mount, unmount};
+use crate::cell::Setting;
 
 /// Where the guest's disk is mounted.
 const FOLDER: &str = "/data";
@@ -60,6 +61,8 @@ impl Ours {
                 Some("ready") => self.ran.ready = event,
                 Some("begin") => self.ran.begin = event,
                 Some("sample") => self.ran.samples.push(event),
+                // Who listens has heard it.
+                Some("end") => self.vm.write(GO, "")?,
                 Some("done") => self.ran.done = event,
                 _ => {}
             }
@@ -90,8 +93,19 @@ impl Prepared for Ours {
 
 /// A plan of that name.
 pub fn plan(job: &Job<'_>) -> Result<Box<dyn Prepared>> {
-    let flags = ["--backing", &job.setting.backing];
-    Ok(Box::new(load(job, &job.setting.workload, &flags)?))
+    let Setting {
+        workload, backing, ..
+    } = job.setting;
+    let mounted = (backing == "file").then_some(FOLDER);
+    if let Some(folder) = mounted {
+        mount(job.vm, folder)?;
+    }
+    let folder = ["--dir", mounted.unwrap_or("/tmp")];
+    let flags = [["--backing", backing], folder].concat();
+    Ok(Box::new(Ours {
+        mounted,
+        ..load(job, workload, &flags)?
+    }))
 }
 
 /// The plan `promote` by preads.

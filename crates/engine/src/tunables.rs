@@ -66,12 +66,6 @@ impl Settings {
         Rule::new(self.mode, self.freq_threshold, self.freq_window_ms)
     }
 
-    /// How often a page is touched that comes to `freq_threshold` accesses within the window, in
-    /// ms.
-    pub fn touched_every_ms(&self) -> u32 {
-        self.freq_window_ms / self.freq_threshold.max(1)
-    }
-
     /// Sets one tunable from text; the settings are unchanged on error.
     pub fn set(&mut self, name: &str, text: &str) -> Result<(), TunableError> {
         let tunable = Tunable::find(name)?;
@@ -247,8 +241,7 @@ pub const TUNABLES: &[Tunable] = &[
               a page that is touched so soon is touched often. So a page of a large process, \
               which the kernel's scan comes to less than once per window, is found hot at one \
               look. While the top tier is full and pages change places, it is the limit of a \
-              shorter time that follows from what goes. While it has plenty of room, the time is \
-              freq_window_ms / freq_threshold, if that is longer. 0 counts every fault once.",
+              shorter time that follows from what goes. 0 counts every fault once.",
         // A page that is swept once in 20 s is touched so soon after a mark in 0.6 % of cases.
         default: |_| 125,
         range: |_| (0, 60_000),

@@ -84,15 +84,6 @@ impl Reclaim for Reclaimer {
         }
     }
 
-    fn least_room_pages(&mut self) -> u64 {
-        if self.watermarks.refresh().is_err() {
-            return 0;
-        }
-        let upper = self.topology.top_tier_nodes();
-        let rooms = upper.map(|node| self.watermarks.room_pages(node.nid));
-        rooms.min().unwrap_or(0)
-    }
-
     fn lower_room_pages(&mut self) -> u64 {
         if self.watermarks.refresh().is_err() {
             return 0;

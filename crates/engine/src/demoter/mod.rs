@@ -41,10 +41,6 @@ const PAGES_MIN: u64 = 32;
 /// When nothing has waited for so long, in ms, it is looked more rarely.
 const QUIET_MS: u64 = 2000;
 
-/// There is plenty of room if it holds so many pages and what hint faults brought since the last
-/// pass so many times: before it is gone, the next pass has seen it.
-const ROOMY: (u64, u64) = (16_384, 4);
-
 /// The longest between two passes, in ms, and the shortest.
 const INTERVAL_MS: (u64, u64) = (100, 8);
 
@@ -112,8 +108,6 @@ pub struct Demoter {
     longest_again_ms: u64,
     /// When pages last waited for room.
     wanted_ms: u64,
-    /// Hint faults up to the last pass, if there was one.
-    faults: Option<FaultTimes>,
 }
 
 /// When a node was aged: in pairs, as far apart as pages must be idle, and then not before the time
@@ -150,7 +144,6 @@ impl Demoter {
         } = *demand;
         self.exchange.note(now_ms, faults, outcomes, settings);
         self.report.is_wanted = false;
-        self.look_for_room(demand, machine);
         for (&nid, waiting) in &demand.waiting {
             let room_pages = machine.room_pages(nid);
             if room_pages < waiting.pages() {
@@ -179,18 +172,6 @@ impl Demoter {
             false if now_ms < self.wanted_ms + QUIET_MS => INTERVAL_MS.0,
             false => QUIET_MS / 4,
         }
-    }
-
-    /// Looks whether there is plenty of room, if anybody faults.
-    fn look_for_room(&mut self, demand: &Demand, machine: &mut dyn Reclaim) {
-        let came = match self.faults.replace(demand.faults) {
-            Some(before) if before == demand.faults => return,
-            Some(before) => demand.faults.soon().saturating_sub(before.soon()),
-            None => 0,
-        };
-        let waiting: u64 = demand.waiting.values().map(Waiting::pages).sum();
-        let (least, times) = ROOMY;
-        self.report.is_roomy = machine.least_room_pages() >= waiting + least.max(came * times);
     }
 
     fn make_room(&mut self, target: &Target, settings: &Settings, machine: &mut dyn Reclaim) {

@@ -63,9 +63,6 @@ pub trait Reclaim {
     /// Base pages that the node can take and stay above its high watermark.
     fn room_pages(&mut self, nid: Nid) -> u64;
 
-    /// The same of the top-tier node that has least of it.
-    fn least_room_pages(&mut self) -> u64;
-
     /// The same of all of the lower tier together: beyond it, reclaim would swap.
     fn lower_room_pages(&mut self) -> u64;
 

@@ -27,8 +27,6 @@ pub struct DemoterReport {
     pub rate_mbps: u64,
     /// Whether pages wait that do not fit.
     pub is_wanted: bool,
-    /// Whether there is room for more than is likely to come.
-    pub is_roomy: bool,
     /// Why nothing is exchanged for now.
     pub resting: Option<Rest>,
     /// Why nothing can be.
@@ -65,14 +63,10 @@ impl DemoterReport {
     }
 
     /// How soon after its mark a hint fault must come to be quick, in ms: as the exchange wants it,
-    /// or as set. With plenty of room no page has to be hotter than `freq_threshold` asks: then one
-    /// look is enough if it tells as much as so many accesses within the window.
+    /// or as set.
     pub fn quick_fault_ms(&self, settings: &Settings) -> u32 {
-        if self.is_wanted && self.unable.is_none() {
-            return self.touched_ms;
-        }
-        match self.is_roomy && settings.quick_fault_ms > 0 {
-            true => settings.quick_fault_ms.max(settings.touched_every_ms()),
+        match self.is_wanted && self.unable.is_none() {
+            true => self.touched_ms,
             false => settings.quick_fault_ms,
         }
     }

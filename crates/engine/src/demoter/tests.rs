@@ -78,10 +78,6 @@ impl Reclaim for Node {
         self.room
     }
 
-    fn least_room_pages(&mut self) -> u64 {
-        self.room
-    }
-
     fn lower_room_pages(&mut self) -> u64 {
         self.lower_room
     }
@@ -275,27 +271,4 @@ fn the_rate_limit_holds_for_demotion_too() {
     }
     let demoted = demoter.report().demoted_pages;
     assert!((2000..=21 * 256).contains(&demoted), "{demoted}");
-}
-
-#[test]
-fn plenty_of_room_asks_for_no_hotter_pages_than_counting_does() {
-    let settings = Settings::new(Format::Default);
-    let (as_counted, as_set) = (settings.touched_every_ms(), settings.quick_fault_ms);
-    assert!(as_counted > as_set);
-    let mut node = Node::new(&[(1000, 20)]);
-    let mut demoter = Demoter::default();
-    let mut ask = |room: u64, waiting: u64| {
-        node.room = room;
-        node.now_ms += 100;
-        let mut demand = node.demand(0);
-        demand.waiting.entry(0).or_default().quick_pages = waiting;
-        demoter.pass(&demand, &settings, &mut node);
-        demoter.report().quick_fault_ms(&settings)
-    };
-    assert_eq!(ask(1 << 20, 100), as_counted);
-    assert_eq!(ask(1 << 20, 0), as_counted);
-    assert_eq!(ask(17_000, 10_000), as_set, "they will have it");
-    assert_eq!(ask(17_000, 0), as_counted, "they have not come");
-    assert_eq!(ask(0, 100), 8, "the narrowest scale");
-    assert_eq!(ask(0, 0), as_set);
 }

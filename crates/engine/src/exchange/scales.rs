@@ -33,7 +33,7 @@ pub struct Scale {
 /// may come that were counted.
 pub fn scales(settings: &Settings) -> Vec<Scale> {
     let quick = settings.quick_fault_ms;
-    let counted = settings.touched_every_ms();
+    let counted = settings.freq_window_ms / settings.freq_threshold.max(1);
     let doubling = (0..NARROW_SCALES).map(|i| NARROWEST_MS << i);
     let below = doubling.map(|ms| ms.min(quick)).filter(|ms| *ms > 0);
     let mut scales: Vec<Scale> = below

@@ -91,11 +91,6 @@ impl Reclaim for Host<'_> {
         self.world.nodes.get(nid as usize).map_or(0, Node::room)
     }
 
-    fn least_room_pages(&mut self) -> u64 {
-        let upper = self.world.nodes.iter().filter(|node| node.is_top_tier);
-        upper.map(Node::room).min().unwrap_or(0)
-    }
-
     fn lower_room_pages(&mut self) -> u64 {
         match self.world.trouble.invites_swap {
             true => u64::MAX / 2,

@@ -31,7 +31,9 @@ pub const TESTS: &[Test] = &[
         "tiered3",
         a_full_top_tier_makes_room,
     ),
-    Test::new("demotion_never_swaps", "tiered3-disk", demotion_never_swaps).fresh(),
+    Test::new("demotion_never_swaps", "tiered3-disk", demotion_never_swaps)
+        .limit(Duration::from_secs(400))
+        .fresh(),
     Test::new(
         "an_offlined_node_is_let_go",
         "tiered3",
@@ -199,7 +201,7 @@ fn demotion_never_swaps(ctx: &mut Ctx) -> Result<()> {
     let before = vm.vmstat("pswpout")?;
     ensure!(before == 0, "{before} pages were swapped out without pghot");
     go(vm)?;
-    vm.wait_until("64 MiB are promoted", Duration::from_secs(90), || {
+    vm.wait_until("64 MiB are promoted", Duration::from_secs(240), || {
         let moved = outcome(&daemon.status().unwrap_or_default(), "moved");
         Ok(moved.is_ok_and(|moved| moved >= 64.0 * MIB))
     })?;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use pghot_engine::TUNABLES;
+use pghot_engine::{Kind, TUNABLES};
 use toml::de::{DeTable, DeValue};
 
 use crate::config::{Assignment, ConfigError, DAEMON_OPTIONS, Origin, option_names};
@@ -36,24 +36,28 @@ pub fn parse(path: &Path, text: &str) -> Result<Vec<Assignment>, ConfigError> {
 
 /// The value of a key as text: a number for a tunable, a string for a daemon option.
 fn value_text(name: &str, value: &DeValue) -> Result<String, String> {
-    let is_tunable = TUNABLES.iter().any(|tunable| tunable.name == name);
+    let tunable = TUNABLES.iter().find(|tunable| tunable.name == name);
+    let is_node = tunable.is_some_and(|tunable| tunable.kind == Kind::Node);
     let is_option = DAEMON_OPTIONS.iter().any(|option| option.name == name);
     match value {
-        DeValue::Integer(number) if is_tunable => {
+        DeValue::Integer(number) if tunable.is_some() => {
             let value = i64::from_str_radix(number.as_str(), number.radix());
             value
                 .map(|value| value.to_string())
                 .map_err(|_| format!("{name} is too large"))
         }
-        DeValue::String(text) if is_option => Ok(text.to_string()),
-        other if is_tunable => Err(format!(
-            "{name} takes a whole number, not a {}",
-            other.type_str()
-        )),
+        DeValue::String(text) if is_option || is_node => Ok(text.to_string()),
         other if is_option => Err(format!("{name} takes a string, not a {}", other.type_str())),
-        _ => Err(format!(
-            "there is no option `{name}`; there are {}",
-            option_names().join(", ")
-        )),
+        other => Err(match tunable {
+            Some(tunable) => format!(
+                "{name} takes {}, not a {}",
+                tunable.kind.takes(),
+                other.type_str()
+            ),
+            None => format!(
+                "there is no option `{name}`; there are {}",
+                option_names().join(", ")
+            ),
+        }),
     }
 }

@@ -54,8 +54,8 @@ pub fn run(shared: &Shared, cpus: u64, machine: &mut dyn Reclaim) {
             shared.mark(marking.report());
         }
         lock(&shared.room.published).clone_from(demoter.report());
-        let is_quiet = !demoter.report().is_wanted;
-        let is_called = || is_quiet && shared.room.is_called_for.load(Ordering::Relaxed);
+        let may_wake = demoter.is_to_be_woken();
+        let is_called = || may_wake && shared.room.is_called_for.load(Ordering::Relaxed);
         let rest = Duration::from_millis(rest_ms);
         shared.stop.sleep_unless(rest, is_called);
     }

@@ -253,7 +253,7 @@ mod tests {
     use std::sync::{Mutex, mpsc};
 
     use pghot_engine::fake::FakeMachine;
-    use pghot_engine::{Batch, Found, Held, Machine, NodeRole, Outcome};
+    use pghot_engine::{Batch, Found, Held, Machine, Outcome};
     use pghot_hotness::{Nid, Pfn};
     use pghot_linux::host::monotonic;
 
@@ -274,11 +274,8 @@ mod tests {
         fn now_ms(&self) -> u64 {
             monotonic().as_millis() as u64
         }
-        fn role(&mut self, nid: Nid) -> NodeRole {
+        fn top_tier_from(&mut self, from: Nid) -> Option<Vec<Nid>> {
             assert!(!self.panics.load(Relaxed), "a bug, as this test asks for");
-            self.machine.role(nid)
-        }
-        fn top_tier_from(&mut self, from: Nid) -> Vec<Nid> {
             self.machine.top_tier_from(from)
         }
         fn room_pages(&mut self, target: Nid) -> u64 {
@@ -312,10 +309,7 @@ mod tests {
         fn now_ms(&self) -> u64 {
             self.inner.now_ms()
         }
-        fn role(&mut self, nid: Nid) -> NodeRole {
-            self.inner.role(nid)
-        }
-        fn top_tier_from(&mut self, from: Nid) -> Vec<Nid> {
+        fn top_tier_from(&mut self, from: Nid) -> Option<Vec<Nid>> {
             self.inner.top_tier_from(from)
         }
         fn room_pages(&mut self, target: Nid) -> u64 {

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use pghot_hotness::{Nid, Pfn};
 
-use crate::{Batch, FileId, Found, Machine, NodeRole, Outcome, Owner, Pid, Place};
+use crate::{Batch, FileId, Found, Machine, Outcome, Owner, Pid, Place};
 
 /// One folio of a [`FakeMachine`].
 #[derive(Debug, Clone)]
@@ -26,10 +26,8 @@ pub struct FakeMachine {
     pub now_ms: u64,
     /// How long a batch takes, in ms.
     pub batch_ms: u64,
-    /// Roles of nodes; others are absent.
-    pub roles: HashMap<Nid, NodeRole>,
-    /// The top-tier nodes that are near enough, the nearest first.
-    pub nearest: Vec<Nid>,
+    /// The online nodes of the top tier, the nearest first; `None` if the lower tier's is not.
+    pub top_tier: Option<Vec<Nid>>,
     /// Free pages above the high watermark, by node.
     pub room_pages: HashMap<Nid, u64>,
     /// Free pages below it: what moves may still use before they fail, by node.
@@ -51,16 +49,10 @@ pub struct FakeMachine {
 }
 
 impl FakeMachine {
-    /// Nodes 0 and 1 on top with ample room, node 2 the lower tier, from which only node 0 is near.
+    /// Nodes 0 and 1 on top with ample room, node 2 the lower tier.
     pub fn tiered3() -> FakeMachine {
-        let roles = [
-            (0, NodeRole::TopTier),
-            (1, NodeRole::TopTier),
-            (2, NodeRole::LowerTier),
-        ];
         FakeMachine {
-            roles: roles.into(),
-            nearest: vec![0],
+            top_tier: Some(vec![0, 1]),
             room_pages: [(0, 1 << 30), (1, 1 << 30)].into(),
             ..FakeMachine::default()
         }
@@ -124,7 +116,8 @@ impl FakeMachine {
         {
             return Outcome::TargetRefused;
         }
-        if self.roles.get(&batch.target) != Some(&NodeRole::TopTier) {
+        let top_tier = self.top_tier.as_deref().unwrap_or_default();
+        if !top_tier.contains(&batch.target) {
             return Outcome::TargetRefused;
         }
         let room = self.room_pages.entry(batch.target).or_default();
@@ -148,12 +141,8 @@ impl Machine for FakeMachine {
         self.now_ms
     }
 
-    fn role(&mut self, nid: Nid) -> NodeRole {
-        self.roles.get(&nid).copied().unwrap_or(NodeRole::Absent)
-    }
-
-    fn top_tier_from(&mut self, _: Nid) -> Vec<Nid> {
-        self.nearest.clone()
+    fn top_tier_from(&mut self, _: Nid) -> Option<Vec<Nid>> {
+        self.top_tier.clone()
     }
 
     fn room_pages(&mut self, target: Nid) -> u64 {

@@ -36,7 +36,7 @@ pub mod fake;
 pub use gate::{Gate, Gates, Held};
 pub use history::History;
 pub use journal::{Decision, Journal};
-pub use machine::{Batch, Found, HotFolio, Machine, NodeRole};
+pub use machine::{Batch, Found, HotFolio, Machine};
 pub use marking::Marking;
 pub use migrator::Migrator;
 pub use outcome::{Outcome, Tally};

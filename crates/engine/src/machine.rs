@@ -4,17 +4,6 @@ use pghot_hotness::{Nid, Pfn};
 
 use crate::{Outcome, Owner, Place};
 
-/// What a node is to pghot at this moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NodeRole {
-    /// Promotion may go here.
-    TopTier,
-    /// Hot pages here are candidates.
-    LowerTier,
-    /// Offline, or without memory.
-    Absent,
-}
-
 /// Where a hot page is. An answer is a hint: the page may be gone a moment later, and only the
 /// kernel's answer to the move itself counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,12 +54,10 @@ pub trait Machine {
     /// `CLOCK_MONOTONIC` in ms: the clock that reports are stamped with.
     fn now_ms(&self) -> u64;
 
-    /// What the node is now. Asked once per node and pass, so that a node that went offline stops
-    /// being used at the next pass.
-    fn role(&mut self, nid: Nid) -> NodeRole;
-
-    /// The nodes of the top tier, those nearest to `from` first.
-    fn top_tier_from(&mut self, from: Nid) -> Vec<Nid>;
+    /// The nodes of the top tier that are online, those nearest to `from` first; `None` if `from`
+    /// is not online or not of the lower tier. Asked once per pass, so that a node that went
+    /// offline stops being used at the next.
+    fn top_tier_from(&mut self, from: Nid) -> Option<Vec<Nid>>;
 
     /// Base pages that `target` can take without anybody having to reclaim for himself. Asked
     /// before each batch.

@@ -1,6 +1,6 @@
 //! The migrator of one lower-tier node: what one pass does, in order.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 use pghot_hotness::{Format, Nid, Pfn, Rule, Table};
 
@@ -11,8 +11,8 @@ use crate::retry::Retries;
 use crate::select::{Candidate, Hottest};
 use crate::targets::Targets;
 use crate::{
-    Batch, Decision, Found, Gate, Gates, Held, HotFolio, Journal, Machine, NodeRole, Outcome,
-    Owner, PassReport, Place, Settings, Totals,
+    Batch, Decision, Found, Gate, Gates, Held, HotFolio, Journal, Machine, Outcome, Owner,
+    PassReport, Place, Settings, Totals,
 };
 
 /// Pages resolved per call: the resolver's batch, and the most that is resolved in vain when a
@@ -53,7 +53,8 @@ struct Pass<'a> {
     rule: &'a Rule,
     machine: &'a mut dyn Machine,
     report: PassReport,
-    roles: HashMap<Nid, NodeRole>,
+    /// Of the top tier, the nearest first.
+    top_tier: Vec<Nid>,
     /// Where pages go whose record does not know better.
     target: Option<Nid>,
     /// Targets that had no room for a whole batch.
@@ -73,31 +74,38 @@ impl Pass<'_> {
         }
     }
 
-    fn role(&mut self, nid: Nid) -> NodeRole {
-        *self
-            .roles
-            .entry(nid)
-            .or_insert_with(|| self.machine.role(nid))
-    }
-
     /// A page that was counted as waiting went, or may not go for long.
     fn waits_no_more(&mut self, target: Nid, freq: u32) {
-        let is_quick = freq >= self.settings.mode.freq_max();
+        let is_quick = self.is_quick(freq);
         if let Some(waiting) = self.report.waiting.get_mut(&target) {
-            let pages = match is_quick {
-                true => &mut waiting.quick_pages,
-                false => &mut waiting.counted_pages,
-            };
+            let pages = waiting.of(is_quick);
             *pages = pages.saturating_sub(1);
         }
     }
 
+    /// It waits for another target than it was counted for.
+    fn waits_for(&mut self, target: Nid, meant: Nid, freq: u32) {
+        self.waits_no_more(meant, freq);
+        let is_quick = self.is_quick(freq);
+        let waiting = self.report.waiting.entry(target).or_default();
+        *waiting.of(is_quick) += 1;
+    }
+
+    fn is_quick(&self, freq: u32) -> bool {
+        freq >= self.settings.mode.freq_max()
+    }
+
+    /// Where pages may go whose record does not know better: as set, or to the nearest.
+    fn allowed(&self) -> Vec<Nid> {
+        let is_allowed = |nid: &&Nid| self.settings.target_nid.is_none_or(|set| set == **nid);
+        self.top_tier.iter().filter(is_allowed).copied().collect()
+    }
+
     /// Precision mode knows the accessing node; default mode, and a node that left the top tier
     /// meanwhile, take that of the pass.
-    fn target(&mut self, accessing: Option<Nid>) -> Option<Nid> {
-        let accessing = accessing.filter(|&n| self.role(n) == NodeRole::TopTier);
-        let target = accessing.or(self.target)?;
-        (self.role(target) == NodeRole::TopTier).then_some(target)
+    fn target(&self, accessing: Option<Nid>) -> Option<Nid> {
+        let accessing = accessing.filter(|nid| self.top_tier.contains(nid));
+        accessing.or(self.target)
     }
 }
 
@@ -150,7 +158,7 @@ impl Migrator {
                 started_ms: now_ms,
                 ..PassReport::default()
             },
-            roles: HashMap::new(),
+            top_tier: Vec::new(),
             target: None,
             full: HashSet::new(),
             scarce: HashSet::new(),
@@ -162,10 +170,12 @@ impl Migrator {
         let swept = table.sweep(self.nid, now_ms, rule.ageing_interval_ms(), rule);
         self.totals.expired += swept.expired;
         self.totals.expired_ready += swept.expired_ready;
-        if pass.role(self.nid) == NodeRole::LowerTier {
-            self.promote_hottest(&mut pass, now_ms);
-        } else {
-            pass.report.node_absent = true;
+        match pass.machine.top_tier_from(self.nid) {
+            Some(top_tier) => {
+                pass.top_tier = top_tier;
+                self.promote_hottest(&mut pass, now_ms);
+            }
+            None => pass.report.node_absent = true,
         }
         pass.report.ended_ms = pass.machine.now_ms();
         let pass_ms = pass.report.ended_ms.saturating_sub(now_ms);
@@ -198,9 +208,9 @@ impl Migrator {
     fn pick(&mut self, pass: &mut Pass, now_ms: u64) {
         // What finds no room is not worth being sorted, or asked where it is.
         // In precision mode it is not known yet which targets there will be.
-        let (ready, settings) = (self.last_ready, pass.settings);
-        let room = (self.targets).choose(self.nid, ready, settings, pass.machine);
-        pass.target = self.targets.chosen();
+        let allowed = pass.allowed();
+        let (target, room) = (self.targets).choose(allowed, self.last_ready, pass.machine);
+        pass.target = target;
         let known = room.filter(|_| pass.settings.mode == Format::Default);
         let pages = self.gates.refill(pass.target, now_ms, pass.settings);
         let most = pages.min(PICK_PAGES).min(known.unwrap_or(u64::MAX));
@@ -224,10 +234,7 @@ impl Migrator {
                 *by_target.entry(last.0).or_default() += last.1;
                 last = (page.record.nid(), Waiting::default());
             }
-            match page.record.freq() >= freq_max {
-                true => last.1.quick_pages += 1,
-                false => last.1.counted_pages += 1,
-            }
+            *last.1.of(page.record.freq() >= freq_max) += 1;
             self.hottest.push(page, now_ms);
         });
         *by_target.entry(last.0).or_default() += last.1;
@@ -286,35 +293,25 @@ impl Migrator {
         }
     }
 
-    fn admit(&mut self, pass: &mut Pass, candidate: Candidate, target: Nid, found: Found) {
+    fn admit(&mut self, pass: &mut Pass, candidate: Candidate, meant: Nid, found: Found) {
         let now_ms = pass.machine.now_ms();
         let Candidate { pfn, record, .. } = candidate;
         let (freq, age_ms) = (record.freq(), record.age_ms(now_ms));
+        let folio = |address, pages| HotFolio {
+            pfn,
+            address,
+            pages,
+            freq,
+            age_ms,
+        };
         let (place, head, pages) = match found {
             Found::Folio { place, head, pages } => (place, head, pages),
             Found::Unresolved(outcome) => {
-                let folio = HotFolio {
-                    pfn,
-                    address: 0,
-                    pages: 1,
-                    freq,
-                    age_ms,
-                };
-                self.settle(pass, None, target, folio, outcome);
+                self.settle(pass, None, meant, folio(0, 1), outcome);
                 return;
             }
         };
-        let Some(target) = self.targets.for_owner(place.owner, target, now_ms) else {
-            let folio = HotFolio {
-                pfn,
-                address: place.address,
-                pages,
-                freq,
-                age_ms,
-            };
-            self.settle(pass, Some(place.owner), target, folio, Outcome::NotAllowed);
-            return;
-        };
+        let (owner, folio) = (place.owner, folio(place.address, pages));
         // A long pass may find that a page went cold, or was consumed, since it was picked.
         let now = pass.table.get(pfn);
         if !now.is_some_and(|r| r.is_ready() && r.is_fresh(now_ms, pass.rule)) {
@@ -323,6 +320,13 @@ impl Migrator {
         if pages > 1 && !pass.heads.insert(head) {
             pass.table.take(pfn);
             return;
+        }
+        let Some(target) = self.targets.for_owner(owner, meant, now_ms) else {
+            self.settle(pass, Some(owner), meant, folio, Outcome::NotAllowed);
+            return;
+        };
+        if target != meant {
+            pass.waits_for(target, meant, freq);
         }
         if pass.scarce.contains(&target) {
             let answer = self.history.ask(&place, now_ms);
@@ -343,15 +347,8 @@ impl Migrator {
             pass.hold(held, pages as u64);
             return;
         }
-        let folio = HotFolio {
-            pfn,
-            address: place.address,
-            pages,
-            freq,
-            age_ms,
-        };
         let limit = pass.settings.kmigrated_batch_nr;
-        if let Some(full) = pass.batches.add(place.owner, target, folio, limit) {
+        if let Some(full) = pass.batches.add(owner, target, folio, limit) {
             self.promote(pass, full);
         }
     }

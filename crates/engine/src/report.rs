@@ -58,8 +58,7 @@ pub struct PassReport {
 }
 
 impl PassReport {
-    /// Whether pages found no room: a demoter that looks rarely, since nothing waited, is not to
-    /// wait until it looks again.
+    /// Whether pages found no room.
     pub fn wants_room(&self) -> bool {
         self.held.contains_key(&Held::NoRoom)
     }

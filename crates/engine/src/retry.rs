@@ -11,7 +11,7 @@ const PAUSE_MS: (u64, u64) = (100, 12_800);
 
 /// Bound on what is remembered. More refusals at a time than this mean that something is wrong with
 /// all of them; the surplus is simply tried again in the next pass.
-const MAX_PAGES: usize = 1 << 16;
+const MAX_REFUSED: usize = 1 << 16;
 
 #[derive(Debug, Clone, Copy)]
 struct Refused {
@@ -37,7 +37,7 @@ impl<K> Default for Retries<K> {
 impl<K: Eq + Hash> Retries<K> {
     /// It was refused: wait twice as long as the last time.
     pub fn refuse(&mut self, what: K, now_ms: u64) {
-        if self.refused.len() >= MAX_PAGES && !self.refused.contains_key(&what) {
+        if self.refused.len() >= MAX_REFUSED && !self.refused.contains_key(&what) {
             return;
         }
         let last = self.refused.get(&what).map_or(0, |r| r.pause_ms);
@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn memory_is_bounded() {
         let mut retries = Retries::<Pfn>::default();
-        (0..2 * MAX_PAGES as u64).for_each(|pfn| retries.refuse(pfn, 0));
-        assert_eq!(retries.refused.len(), MAX_PAGES);
+        (0..2 * MAX_REFUSED as u64).for_each(|pfn| retries.refuse(pfn, 0));
+        assert_eq!(retries.refused.len(), MAX_REFUSED);
     }
 }

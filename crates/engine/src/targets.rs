@@ -9,64 +9,48 @@
 use pghot_hotness::Nid;
 
 use crate::retry::Retries;
-use crate::{Machine, NodeRole, Outcome, Owner, Settings};
+use crate::{Machine, Outcome, Owner};
 
 /// See the head of this file. For one lower-tier node.
 #[derive(Debug, Default)]
 pub(crate) struct Targets {
-    /// As set, or all top-tier nodes, the nearest first.
-    nearest: Vec<Nid>,
-    /// Where pages go whose record does not know better.
-    chosen: Option<Nid>,
+    /// The node that is set, or those of the top tier, the nearest first.
+    allowed: Vec<Nid>,
     refused: Retries<(Owner, Nid)>,
 }
 
 impl Targets {
-    /// Chooses where pages of node `from` go whose record does not know better: as set, or to the
-    /// nearest node with room for so many pages, or else to the one with most room. Returns its
-    /// room, unless no page waits: an idle machine is not asked at every pass.
+    /// Chooses where pages go whose record does not know better, of these nodes: to the first with
+    /// room for so many pages, or else to the one with most room. Also returns its room, unless no
+    /// page waits: an idle machine is not asked at every pass.
     pub fn choose(
         &mut self,
-        from: Nid,
+        allowed: Vec<Nid>,
         pages: u64,
-        settings: &Settings,
         machine: &mut dyn Machine,
-    ) -> Option<u64> {
+    ) -> (Option<Nid>, Option<u64>) {
         self.refused.expire(machine.now_ms());
-        self.nearest = match settings.target_nid {
-            Some(nid) => vec![nid],
-            None => machine.top_tier_from(from),
-        };
-        self.chosen = self.nearest.first().copied();
+        self.allowed = allowed;
+        let mut chosen = (self.allowed.first().copied(), None);
         if pages == 0 {
-            return None;
+            return chosen;
         }
-        if settings.target_nid.is_none() {
-            // One may have gone offline.
-            (self.nearest).retain(|nid| machine.role(*nid) == NodeRole::TopTier);
-        }
-        let mut most = None;
-        for &nid in &self.nearest {
+        for &nid in &self.allowed {
             let room = machine.room_pages(nid);
-            if most.is_none_or(|most| room > most) {
-                (self.chosen, most) = (Some(nid), Some(room));
+            if chosen.1.is_none_or(|most| room > most) {
+                chosen = (Some(nid), Some(room));
             }
             if room >= pages {
                 break;
             }
         }
-        most
-    }
-
-    /// See [`Targets::choose`].
-    pub fn chosen(&self) -> Option<Nid> {
-        self.chosen
+        chosen
     }
 
     /// The target for a page of this owner: the one meant, or the nearest that did not refuse it;
     /// none if all did.
     pub fn for_owner(&self, owner: Owner, meant: Nid, now_ms: u64) -> Option<Nid> {
-        let others = self.nearest.iter().copied();
+        let others = self.allowed.iter().copied();
         let mut all = std::iter::once(meant).chain(others);
         all.find(|nid| !self.refused.is_waiting((owner, *nid), now_ms))
     }

@@ -86,6 +86,16 @@ pub enum Kind {
     Node,
 }
 
+impl Kind {
+    /// What values it takes, for errors.
+    pub fn takes(self) -> &'static str {
+        match self {
+            Kind::Number | Kind::Mask => "a whole number",
+            Kind::Node => "a node's number or nearest",
+        }
+    }
+}
+
 /// One tunable, described once.
 pub struct Tunable {
     /// Its name.
@@ -108,6 +118,7 @@ pub struct Tunable {
 
 /// Of [`Kind::Node`]: the machine decides.
 const NEAREST: u64 = 1024;
+const NEAREST_TEXT: &str = "nearest";
 
 /// Every tunable. Adding one is one entry here and one field in [`Settings`].
 pub const TUNABLES: &[Tunable] = &[
@@ -259,6 +270,8 @@ pub enum TunableError {
     NotANumber {
         /// The tunable.
         name: &'static str,
+        /// How its values are written.
+        kind: Kind,
         /// What was given.
         text: String,
     },
@@ -286,8 +299,8 @@ impl fmt::Display for TunableError {
                     names.join(", ")
                 )
             }
-            TunableError::NotANumber { name, text } => {
-                write!(f, "{name} takes a whole number, not `{text}`")
+            TunableError::NotANumber { name, kind, text } => {
+                write!(f, "{name} takes {}, not `{text}`", kind.takes())
             }
             TunableError::OutOfRange {
                 name,
@@ -316,7 +329,7 @@ impl Tunable {
 
     /// Reads a value and checks its range. Numbers may be written in hex with `0x`.
     pub fn parse(&self, text: &str, mode: Format) -> Result<u64, TunableError> {
-        if self.kind == Kind::Node && text.trim() == "nearest" {
+        if self.kind == Kind::Node && text.trim() == NEAREST_TEXT {
             return Ok(NEAREST);
         }
         let number = match text.trim().strip_prefix("0x") {
@@ -325,6 +338,7 @@ impl Tunable {
         };
         let value = number.map_err(|_| TunableError::NotANumber {
             name: self.name,
+            kind: self.kind,
             text: text.to_owned(),
         })?;
         let (min, max) = (self.range)(mode);
@@ -344,7 +358,7 @@ impl Tunable {
     /// The value as text.
     pub fn show(&self, value: u64) -> String {
         match self.kind {
-            Kind::Node if value == NEAREST => "nearest".to_owned(),
+            Kind::Node if value == NEAREST => NEAREST_TEXT.to_owned(),
             Kind::Number | Kind::Node => value.to_string(),
             Kind::Mask => format!("{value:#x}"),
         }
@@ -358,7 +372,7 @@ impl Tunable {
 
     /// The same of [`Tunable::number`].
     pub fn show_number(&self, number: Option<u64>) -> String {
-        self.show(number.unwrap_or(NEAREST))
+        number.map_or(NEAREST_TEXT.to_owned(), |number| self.show(number))
     }
 
     /// The default as text, for help and reference.

@@ -21,10 +21,12 @@ impl Rig {
             end: SECTION_PAGES,
             nid: 2,
         };
+        let mut machine = FakeMachine::tiered3();
+        machine.top_tier = Some(vec![0]);
         Rig {
             table: Table::in_memory(Format::Default, Span::new(&[range]).unwrap()),
             settings: Settings::new(Format::Default),
-            machine: FakeMachine::tiered3(),
+            machine,
         }
     }
 

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use pghot_engine::{FileId, Held, NodeRole, Outcome, Owner, Place, next_pass_ms};
+use pghot_engine::{FileId, Held, Outcome, Owner, Place, next_pass_ms};
 use pghot_hotness::Format;
 use rig::{BASE, Rig};
 
@@ -316,7 +316,7 @@ fn a_reused_pfn_starts_without_history() {
 fn an_offlined_lower_node_is_left_alone() {
     let mut rig = Rig::new(Format::Default, &[]);
     rig.hot(7, 0, 3);
-    rig.machine.roles.insert(2, NodeRole::Absent);
+    rig.machine.top_tier = None;
     let report = rig.pass();
     assert!(report.node_absent && rig.machine.resolved.is_empty());
     // Its records age out by themselves.

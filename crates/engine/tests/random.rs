@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 
 use pghot_engine::fake::FakeMachine;
-use pghot_engine::{FileId, Gates, History, Migrator, NodeRole, Outcome, Owner, Settings};
+use pghot_engine::{FileId, Gates, History, Migrator, Outcome, Owner, Settings};
 use pghot_hotness::{Format, PfnRange, SECTION_PAGES, Span, Table};
 use proptest::prelude::*;
 
@@ -15,21 +15,21 @@ enum Event {
     Refuse { page: u64, outcome: usize },
     Exit { pid: u32 },
     Room { nid: u32, pages: u64 },
-    Role { nid: u32, role: NodeRole },
+    Online { top_tier: Vec<u32> },
     Set { limit: u64, batch: u64 },
     Wait { ms: u64 },
     Pass,
 }
 
 fn events() -> impl Strategy<Value = Vec<Event>> {
-    let roles = prop_oneof![Just(NodeRole::TopTier), Just(NodeRole::Absent)];
+    let online = prop::sample::subsequence(vec![0, 1], 0..=2);
     let event = prop_oneof![
         20 => (0..400u64, 0..3u32).prop_map(|(page, nid)| Event::Touch { page, nid }),
         2 => (0..400u64, 0..Outcome::ALL.len())
             .prop_map(|(page, outcome)| Event::Refuse { page, outcome }),
         1 => (0..4u32).prop_map(|pid| Event::Exit { pid }),
         1 => (0..2u32, 0..300u64).prop_map(|(nid, pages)| Event::Room { nid, pages }),
-        1 => (0..2u32, roles).prop_map(|(nid, role)| Event::Role { nid, role }),
+        1 => online.prop_map(|top_tier| Event::Online { top_tier }),
         1 => (0..40u64, 64..300u64).prop_map(|(limit, batch)| Event::Set { limit, batch }),
         2 => (0..2000u64).prop_map(|ms| Event::Wait { ms }),
         5 => Just(Event::Pass),
@@ -80,7 +80,7 @@ proptest! {
                 }
                 Event::Exit { pid } => _ = machine.exiting.insert(Owner::Process(pid)),
                 Event::Room { nid, pages } => _ = machine.room_pages.insert(nid, pages),
-                Event::Role { nid, role } => _ = machine.roles.insert(nid, role),
+                Event::Online { top_tier } => machine.top_tier = Some(top_tier),
                 Event::Set { limit, batch } => {
                     settings.set("promote_rate_limit_MBps", &limit.to_string()).unwrap();
                     settings.set("kmigrated_batch_nr", &batch.to_string()).unwrap();

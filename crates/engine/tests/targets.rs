@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use pghot_engine::{Held, NodeRole, Outcome};
+use pghot_engine::{Held, Outcome};
 use pghot_hotness::Format;
 use rig::{BASE, Rig};
 
@@ -41,7 +41,6 @@ fn what_has_no_room_on_the_nearest_node_goes_to_the_next() {
         folios.filter(|folio| folio.nid == nid).count()
     };
     let mut rig = Rig::new(Format::Default, &[]);
-    rig.machine.nearest = vec![0, 1];
     rig.machine.room_pages = [(0, 2), (1, 100)].into();
     rig.hot(7, 0, 10);
     rig.pass();
@@ -52,7 +51,6 @@ fn what_has_no_room_on_the_nearest_node_goes_to_the_next() {
     // With too little everywhere, where there is most of it; if one is set, only there.
     for (target, expected) in [("nearest", [1, 5]), ("0", [1, 0])] {
         let mut rig = Rig::new(Format::Default, &[("target_nid", target)]);
-        rig.machine.nearest = vec![0, 1];
         rig.machine.room_pages = [(0, 1), (1, 5)].into();
         rig.hot(7, 0, 10);
         for _ in 0..3 {
@@ -64,9 +62,9 @@ fn what_has_no_room_on_the_nearest_node_goes_to_the_next() {
 
 #[test]
 fn an_absent_target_holds_everything_back() {
-    for role in [NodeRole::Absent, NodeRole::LowerTier] {
-        let mut rig = Rig::new(Format::Default, &[]);
-        rig.machine.roles.insert(0, role);
+    for (set, online) in [("0", vec![1]), ("nearest", vec![])] {
+        let mut rig = Rig::new(Format::Default, &[("target_nid", set)]);
+        rig.machine.top_tier = Some(online);
         rig.hot(7, 0, 3);
         let report = rig.pass();
         assert_eq!(
@@ -74,7 +72,7 @@ fn an_absent_target_holds_everything_back() {
             (0, 3)
         );
         assert!(rig.machine.batches.is_empty());
-        rig.machine.roles.insert(0, NodeRole::TopTier);
+        rig.machine.top_tier = Some(vec![0, 1]);
         assert_eq!(
             rig.pass().moved_pages,
             3,
@@ -86,18 +84,32 @@ fn an_absent_target_holds_everything_back() {
 #[test]
 fn a_node_that_went_offline_is_passed_over() {
     let mut rig = Rig::new(Format::Default, &[]);
-    rig.machine.nearest = vec![0, 1];
-    rig.machine.roles.insert(0, NodeRole::Absent);
+    rig.machine.top_tier = Some(vec![1]);
     rig.hot(7, 0, 3);
-    assert_eq!(rig.pass().held[&Held::TargetAbsent], 3, "not known yet");
     assert_eq!(rig.pass().moved_pages, 3);
     assert!(rig.machine.folios.values().all(|folio| folio.nid == 1));
 }
 
 #[test]
+fn who_goes_elsewhere_waits_there() {
+    let mut rig = Rig::new(Format::Default, &[]);
+    rig.machine.not_allowed = [(7, 0)].into();
+    rig.machine.room_pages.insert(1, 0);
+    rig.hot(7, 0, 10);
+    let mut waiting = || -> Vec<(u32, u64)> {
+        let waiting = rig.pass().waiting;
+        let pages = waiting.iter().map(|(nid, waiting)| (*nid, waiting.pages()));
+        pages.filter(|(_, pages)| *pages > 0).collect()
+    };
+    // Where it was refused it is tried again after 100, 200 and 400 ms.
+    let nodes: Vec<_> = (0..8).flat_map(|_| waiting()).collect();
+    let expected = [0, 0, 1, 0, 1, 1, 1, 0].map(|nid| (nid, 10));
+    assert_eq!(nodes, expected, "nobody waits twice");
+}
+
+#[test]
 fn an_owner_that_may_not_use_a_node_goes_to_another_and_is_in_nobodys_way() {
     let mut rig = Rig::new(Format::Default, &[]);
-    rig.machine.nearest = vec![0, 1];
     rig.machine.not_allowed = [(7, 0), (8, 0), (8, 1)].into();
     rig.hot(7, 0, 10);
     rig.hot(8, 100, 10);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use pghot_engine::{Batch, Found, Machine, NodeRole, Outcome, Owner, Pid};
+use pghot_engine::{Batch, Found, Machine, Outcome, Owner, Pid};
 use pghot_hotness::{Nid, Pfn};
 
 use crate::file_mover::FileMover;
@@ -117,13 +117,13 @@ impl Host {
         outcomes.extend(self.statuses.iter().map(|status| status.outcome()));
     }
 
-    /// Whether the node still has memory: an offlined one has none. Asked at every pass, so the
-    /// file stays open: one system call.
-    fn has_memory(&self, nid: Nid) -> bool {
+    /// The nodes that have memory now: an offlined one has none. Asked at every pass, so the file
+    /// stays open: one system call.
+    fn with_memory(&self) -> Vec<Nid> {
         let mut buffer = [0; 1024];
         let length = self.has_memory.read_at(&mut buffer, 0).unwrap_or(0);
         let text = String::from_utf8_lossy(&buffer[..length]);
-        parse_range_list(text.trim()).is_some_and(|nodes| nodes.contains(&nid))
+        parse_range_list(text.trim()).unwrap_or_default()
     }
 }
 
@@ -143,18 +143,14 @@ impl Machine for Host {
         monotonic().as_millis() as u64
     }
 
-    fn role(&mut self, nid: Nid) -> NodeRole {
-        if self.topology.node(nid).is_none() || !self.has_memory(nid) {
-            NodeRole::Absent
-        } else if self.topology.is_lower(nid) {
-            NodeRole::LowerTier
-        } else {
-            NodeRole::TopTier
+    fn top_tier_from(&mut self, from: Nid) -> Option<Vec<Nid>> {
+        let online = self.with_memory();
+        if !self.topology.is_lower(from) || !online.contains(&from) {
+            return None;
         }
-    }
-
-    fn top_tier_from(&mut self, from: Nid) -> Vec<Nid> {
-        self.topology.top_tier_from(from)
+        let mut top_tier = self.topology.top_tier_from(from);
+        top_tier.retain(|nid| online.contains(nid));
+        Some(top_tier)
     }
 
     fn room_pages(&mut self, target: Nid) -> u64 {

@@ -144,17 +144,6 @@ pub struct Pages {
     streamed: u64,
 }
 
-impl Pages {
-    /// The page of a stream's next line.
-    fn stream(&mut self, pages: &Range<u32>) -> u32 {
-        let length = u64::from(pages.end - pages.start);
-        let first = mix(self.seed) % length;
-        let page = (first + self.streamed / LINES) % length;
-        self.streamed += 1;
-        pages.start + page as u32
-    }
-}
-
 impl Iterator for Pages {
     type Item = u32;
 
@@ -162,6 +151,13 @@ impl Iterator for Pages {
     fn next(&mut self) -> Option<u32> {
         let of = |random: &mut XorShift, pages: &Range<u32>| {
             pages.start + random.below(pages.end - pages.start)
+        };
+        let mut stream = |pages: &Range<u32>| {
+            let length = u64::from(pages.end - pages.start);
+            let first = mix(self.seed) % length;
+            let page = (first + self.streamed / LINES) % length;
+            self.streamed += 1;
+            pages.start + page as u32
         };
         let page = match &self.pattern {
             Pattern::Random(pages) => of(&mut self.random, pages),
@@ -171,10 +167,7 @@ impl Iterator for Pages {
                 }
                 of(&mut self.random, pages)
             }
-            Pattern::Stream(pages) => {
-                let pages = pages.clone();
-                self.stream(&pages)
-            }
+            Pattern::Stream(pages) => stream(pages),
             Pattern::Skewed {
                 hot,
                 hot_percent,
@@ -193,10 +186,7 @@ impl Iterator for Pages {
                 scanned,
             } => match self.random.below(100) < *hot_percent {
                 true => of(&mut self.random, hot),
-                false => {
-                    let scanned = scanned.clone();
-                    self.stream(&scanned)
-                }
+                false => stream(scanned),
             },
             Pattern::Sparse { pages, stride } => {
                 let count = (pages.end - pages.start).div_ceil(*stride);

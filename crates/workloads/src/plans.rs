@@ -165,6 +165,12 @@ impl Size {
     fn full_tier(&self) -> u32 {
         self.near_pages.min(self.pages.saturating_sub(1))
     }
+
+    /// The last pages, a quarter of the top tier, if a full one leaves so many for the lower.
+    fn last_pages(&self) -> Range<u32> {
+        let length = (self.near_pages / 4).clamp(1, self.pages - self.full_tier());
+        self.pages - length..self.pages
+    }
 }
 
 /// Ranges of the same length, what is left over in the last.
@@ -229,14 +235,6 @@ fn skewed(size: &Size) -> Plan {
         all: 0..size.pages,
     };
     one_phase(pattern, size.accesses)
-}
-
-impl Size {
-    /// A quarter of the top tier, of what a full one leaves for the lower: the last pages.
-    fn last_pages(&self) -> Range<u32> {
-        let length = (self.near_pages / 4).clamp(1, self.pages - self.full_tier());
-        self.pages - length..self.pages
-    }
 }
 
 fn scan(size: &Size) -> Plan {

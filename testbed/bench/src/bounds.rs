@@ -7,6 +7,7 @@
 
 use std::ops::Range;
 
+use pghot_sim::memory::HUGE_PAGES;
 use pghot_sim::rates::Part;
 use pghot_workloads::plan::{Phase, Plan};
 use pghot_workloads::plans::{self, Size};
@@ -14,9 +15,6 @@ use pghot_workloads::plans::{self, Size};
 use crate::cell::Outcome;
 use crate::measures;
 use crate::score::Costs;
-
-/// Base pages of a huge page.
-const HUGE_PAGES: u32 = 512;
 
 /// Modelled time with the best placement that never changes.
 pub fn oracle_s(run: &Outcome, costs: &Costs) -> f64 {

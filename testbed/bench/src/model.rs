@@ -22,9 +22,6 @@ use crate::cell::{Outcome, RESERVE_MIB, Setting};
 /// Workloads that nobody looks at while the model is mended: what it is worth elsewhere.
 const HELD_OUT: [&str; 5] = ["chunks", "drift", "neighbour", "oversized", "sparse"];
 
-/// Systems of which there is a model with the same settings.
-const SYSTEMS: [&str; 4] = ["none", "numab2", "pghot", "damon"];
-
 /// How far shares may be apart.
 const SHARE_TOLERANCE: f64 = 0.05;
 
@@ -68,10 +65,8 @@ pub struct Pair {
 impl Pair {
     /// Whether the shares are near each other in both halves.
     pub fn places_agree(&self) -> bool {
-        let halves = self.guest.near.iter().zip(&self.model.near);
-        halves.fold(true, |all, (guest, model)| {
-            all && (guest - model).abs() <= SHARE_TOLERANCE
-        })
+        let mut halves = self.guest.near.iter().zip(&self.model.near);
+        halves.all(|(guest, model)| (guest - model).abs() <= SHARE_TOLERANCE)
     }
 
     /// Whether as many pages moved.
@@ -91,19 +86,8 @@ pub fn compare(outcomes: &[Outcome], tell: &mut dyn FnMut(&Setting)) -> Result<V
     let mut pairs = Vec::new();
     for outcome in outcomes {
         let setting = &outcome.setting;
-        let Some(access_ns) = access_ns(setting, outcomes) else {
-            continue;
-        };
-        let (true, Some(backing)) = (
-            SYSTEMS.contains(&setting.system.as_str()),
-            backing(&setting.backing),
-        ) else {
-            continue;
-        };
-        let Some(guest) = Seen::in_guest(outcome) else {
-            continue;
-        };
-        let Some(scenario) = scenario(outcome, backing, access_ns)? else {
+        let (Some(guest), Some(scenario)) = (Seen::in_guest(outcome), scenario(outcome, outcomes)?)
+        else {
             continue;
         };
         tell(setting);
@@ -118,6 +102,15 @@ pub fn compare(outcomes: &[Outcome], tell: &mut dyn FnMut(&Setting)) -> Result<V
         });
     }
     Ok(pairs)
+}
+
+/// Whether there is a model of the system as it ran. That of DAMON has the goals of 7.2.
+fn has_model(setting: &Setting) -> bool {
+    match setting.system.as_str() {
+        "none" | "numab2" | "pghot" => true,
+        "damon" => setting.kernel != "6.12",
+        _ => false,
+    }
 }
 
 /// How long an access of a thread takes where nobody balances.
@@ -145,10 +138,14 @@ fn backing(name: &str) -> Option<Backing> {
     }
 }
 
-/// The cell as a scenario; none if its accesses are not known.
-fn scenario(outcome: &Outcome, backing: Backing, access_ns: f64) -> Result<Option<Scenario>> {
+/// The cell as a scenario; none if it cannot be modelled: without a model of the system or of its
+/// kind of memory, without a run under no balancing, or if its accesses are not known.
+fn scenario(outcome: &Outcome, outcomes: &[Outcome]) -> Result<Option<Scenario>> {
     let setting = &outcome.setting;
-    let (Some(benchmark), Some(pages)) = (
+    let (true, Some(backing), Some(access_ns), Some(benchmark), Some(pages)) = (
+        has_model(setting),
+        backing(&setting.backing),
+        access_ns(setting, outcomes),
         plans::find(&setting.workload),
         outcome.ready["pages"].as_u64(),
     ) else {

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use pghot_testbed::{Process, Vm};
 
 use crate::rig::{
     Daemon, end_hog, go, hog, hold_hotset, hotset, number, outcome, promotes_all, refused,
@@ -11,6 +12,9 @@ use crate::rig::{
 use crate::{Ctx, Test};
 
 const DEMOTION: &str = "/sys/kernel/mm/numa/demotion_enabled";
+
+/// Base pages.
+const MIB: f64 = 256.0;
 
 /// Whatever room node 1 has.
 const TO_NODE_0: &[&str] = &["--freq-threshold", "1", "--target-nid", "0"];
@@ -58,19 +62,32 @@ pub const TESTS: &[Test] = &[
     ),
 ];
 
+/// Somebody takes nearly all that node 0 has free, and keeps it.
+fn fill_node_0(vm: &Vm, daemon: &Daemon) -> Result<Process> {
+    const ROOM: &str = "/top_tier/0/room_pages";
+    let filling = hog(vm, 0, daemon.number(ROOM)? / MIB - 24.0, "anon")?;
+    vm.wait_until("node 0 is full", Duration::from_secs(90), || {
+        Ok(daemon.number(ROOM).is_ok_and(|room| room < 40.0 * MIB))
+    })?;
+    Ok(filling)
+}
+
+/// Waits until so many MiB are promoted.
+fn promotes(vm: &Vm, daemon: &Daemon, mib: f64, seconds: u64) -> Result<()> {
+    let what = format!("{mib} MiB are promoted");
+    vm.wait_until(&what, Duration::from_secs(seconds), || {
+        let moved = outcome(&daemon.status().unwrap_or_default(), "moved");
+        Ok(moved.is_ok_and(|moved| moved >= mib * MIB))
+    })?;
+    Ok(())
+}
+
 /// With no free memory above its watermark, and demotion off, the top tier is not pushed into
 /// reclaim: hot pages wait, `status` says why, and no allocation stalls.
 fn a_full_top_tier(ctx: &mut Ctx) -> Result<()> {
     let mut hot = hold_hotset(&ctx.vm, &["--size-mib", "128", "--seconds", "600"])?;
     let daemon = Daemon::start(&ctx.vm, TO_NODE_0)?;
-    let free_mib = number(&daemon.status()?, "/top_tier/0/room_pages")? / 256.0;
-    let hog = hog(&ctx.vm, 0, free_mib - 24.0, "anon")?;
-    ctx.vm
-        .wait_until("node 0 is full", Duration::from_secs(90), || {
-            Ok(daemon
-                .number("/top_tier/0/room_pages")
-                .is_ok_and(|room| room < 40.0 * 256.0))
-        })?;
+    let hog = fill_node_0(&ctx.vm, &daemon)?;
     let stalls = stalls(ctx)?;
     go(&ctx.vm)?;
     ctx.vm
@@ -87,7 +104,7 @@ fn a_full_top_tier(ctx: &mut Ctx) -> Result<()> {
         .wait_until("node 0 is free again", Duration::from_secs(60), || {
             Ok(daemon
                 .number("/top_tier/0/room_pages")
-                .is_ok_and(|room| room > 400.0 * 256.0))
+                .is_ok_and(|room| room > 400.0 * MIB))
         })?;
     ensure!(
         outcome(&status, "no_memory")? == 0.0,
@@ -110,24 +127,13 @@ fn a_full_node_is_passed_over(ctx: &mut Ctx) -> Result<()> {
     let vm = &ctx.vm;
     let mut hot = hold_hotset(vm, &["--size-mib", "128", "--seconds", "600"])?;
     let daemon = Daemon::start(vm, &[])?;
-    let free_mib = number(&daemon.status()?, "/top_tier/0/room_pages")? / 256.0;
-    let hog = hog(vm, 0, free_mib - 24.0, "anon")?;
-    vm.wait_until("node 0 is full", Duration::from_secs(90), || {
-        let room = daemon.number("/top_tier/0/room_pages");
-        Ok(room.is_ok_and(|room| room < 40.0 * 256.0))
-    })?;
+    let hog = fill_node_0(vm, &daemon)?;
     let before = daemon.number("/top_tier/1/room_pages")?;
     go(vm)?;
-    vm.wait_until("100 MiB are promoted", Duration::from_secs(90), || {
-        let moved = outcome(&daemon.status().unwrap_or_default(), "moved");
-        Ok(moved.is_ok_and(|moved| moved >= 100.0 * 256.0))
-    })?;
+    promotes(vm, &daemon, 100.0, 90)?;
     let status = daemon.status()?;
     let taken = before - number(&status, "/top_tier/1/room_pages")?;
-    ensure!(
-        taken > 50.0 * 256.0,
-        "node 1 took {taken} pages: {status:#}"
-    );
+    ensure!(taken > 50.0 * MIB, "node 1 took {taken} pages: {status:#}");
     ensure!(
         number(&status, "/demoter/demoted_pages")? == 0.0,
         "{status:#}"
@@ -145,25 +151,16 @@ fn a_full_top_tier_makes_room(ctx: &mut Ctx) -> Result<()> {
     vm.write(DEMOTION, "true")?;
     let mut hot = hold_hotset(vm, &["--size-mib", "128", "--seconds", "600"])?;
     let daemon = Daemon::start(vm, TO_NODE_0)?;
-    let free_mib = number(&daemon.status()?, "/top_tier/0/room_pages")? / 256.0;
-    let hog = hog(vm, 0, free_mib - 24.0, "anon")?;
-    vm.wait_until("node 0 is full", Duration::from_secs(90), || {
-        let room = daemon.number("/top_tier/0/room_pages");
-        Ok(room.is_ok_and(|room| room < 40.0 * 256.0))
-    })?;
+    let hog = fill_node_0(vm, &daemon)?;
     let stalls = stalls(ctx)?;
     go(vm)?;
-    let wanted = 100.0 * 256.0;
-    vm.wait_until("100 MiB are promoted", Duration::from_secs(90), || {
-        let moved = outcome(&daemon.status().unwrap_or_default(), "moved");
-        Ok(moved.is_ok_and(|moved| moved >= wanted))
-    })?;
+    promotes(vm, &daemon, 100.0, 90)?;
     let status = daemon.status()?;
     let more = self::stalls(ctx)? - stalls;
     ensure!(more == 0, "{more} allocations stalled: {status:#}");
     let demoted = number(&status, "/demoter/demoted_pages")?;
     ensure!(
-        demoted >= wanted / 2.0,
+        demoted >= 50.0 * MIB,
         "{demoted} pages were demoted: {status:#}"
     );
     hot.kill()?;
@@ -176,7 +173,6 @@ fn a_full_top_tier_makes_room(ctx: &mut Ctx) -> Result<()> {
 /// With swap on and both tiers all but full, pages change places, and none is written to swap.
 fn demotion_never_swaps(ctx: &mut Ctx) -> Result<()> {
     const DISK: &str = "/dev/nvme0n1";
-    const MIB: f64 = 256.0;
     let vm = &ctx.vm;
     vm.write(DEMOTION, "true")?;
     vm.exec(&["mkswap", DISK])?.success()?;
@@ -192,19 +188,11 @@ fn demotion_never_swaps(ctx: &mut Ctx) -> Result<()> {
         Ok(free_below_mib()? < 80.0)
     })?;
     let daemon = Daemon::start(vm, TO_NODE_0)?;
-    let free_mib = daemon.number("/top_tier/0/room_pages")? / MIB;
-    let _above = hog(vm, 0, free_mib - 24.0, "anon")?;
-    vm.wait_until("node 0 is full", Duration::from_secs(60), || {
-        let above = daemon.number("/top_tier/0/room_pages");
-        Ok(above.is_ok_and(|pages| pages < 40.0 * MIB))
-    })?;
+    let _above = fill_node_0(vm, &daemon)?;
     let before = vm.vmstat("pswpout")?;
     ensure!(before == 0, "{before} pages were swapped out without pghot");
     go(vm)?;
-    vm.wait_until("64 MiB are promoted", Duration::from_secs(240), || {
-        let moved = outcome(&daemon.status().unwrap_or_default(), "moved");
-        Ok(moved.is_ok_and(|moved| moved >= 64.0 * MIB))
-    })?;
+    promotes(vm, &daemon, 64.0, 240)?;
     let status = daemon.status()?;
     let demoted = number(&status, "/demoter/demoted_pages")?;
     ensure!(demoted > 0.0, "nothing was demoted: {status:#}");

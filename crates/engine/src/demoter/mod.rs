@@ -58,6 +58,14 @@ impl Waiting {
     pub fn pages(&self) -> u64 {
         self.quick_pages + self.counted_pages
     }
+
+    /// Those that a quick fault told of, or the others.
+    pub(crate) fn of(&mut self, is_quick: bool) -> &mut u64 {
+        match is_quick {
+            true => &mut self.quick_pages,
+            false => &mut self.counted_pages,
+        }
+    }
 }
 
 impl AddAssign for Waiting {
@@ -134,6 +142,12 @@ impl Demoter {
     /// Whether room is made by this, so that promotion need not wake the kernel's own reclaim.
     pub fn is_able(&self) -> bool {
         self.report.unable.is_none()
+    }
+
+    /// Whether it looks so rarely, since nothing waited, that a migrator whose pages find no room
+    /// ([`crate::PassReport::wants_room`]) is to wake it.
+    pub fn is_to_be_woken(&self) -> bool {
+        !self.report.is_wanted
     }
 
     /// One pass over all targets; returns the ms until the next.

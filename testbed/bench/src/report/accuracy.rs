@@ -31,7 +31,7 @@ pub fn of_pairs(pairs: &[Pair]) -> String {
         );
     }
     text += "\n| workload | system | near, first half | near, second half | up | down | \
-             hint faults |\n|---|---|---|---|---|---|---|\n";
+             hint faults | daemon, s |\n|---|---|---|---|---|---|---|---|\n";
     let mut sorted: Vec<&Pair> = pairs.iter().collect();
     sorted.sort_by_key(|pair| pair.places_agree() && pair.moves_agree());
     for pair in sorted {
@@ -49,14 +49,16 @@ fn row(pair: &Pair) -> String {
         format!("{guest} / {model}")
     };
     format!(
-        "| {}{star} | {} | {} | {} | {} | {} | {} |\n",
+        "| {}{star} | {} | {} | {} | {} | {} | {} | {:.2} / {:.2} |\n",
         pair.setting.workload,
         pair.setting.system,
         share(0),
         share(1),
         count(guest.up_pages, model.up_pages),
         count(guest.down_pages, model.down_pages),
-        count(guest.hint_faults, model.hint_faults)
+        count(guest.hint_faults, model.hint_faults),
+        guest.daemon_s,
+        model.daemon_s
     )
 }
 
@@ -92,7 +94,8 @@ mod tests {
         assert_eq!(rows[3], "| held out | 1 | 1 | 0 |");
         assert_eq!(
             rows[7],
-            "| chunks* | numab2 | 0.25 / 0.25 | 0.50 / 0.50 | 1,000 / 2,000 | 0 / 0 | 7 / 7 |"
+            "| chunks* | numab2 | 0.25 / 0.25 | 0.50 / 0.50 | 1,000 / 2,000 | 0 / 0 | 7 / 7 | \
+             0.00 / 0.00 |"
         );
         assert!(rows[8].starts_with("| skewed |"));
     }

@@ -14,17 +14,20 @@ use crate::model::Pair;
 /// Around a table.
 const MARKER: &str = "<!-- results -->";
 
-/// Data, the document with their table, and what makes the table.
-type Stored = (&'static str, &'static str, fn(&Value) -> String);
+/// Data, and the documents with a table of them, with what makes the table.
+type Stored = (
+    &'static str,
+    &'static [(&'static str, fn(&Value) -> String)],
+);
 
 /// What systems do.
-const RESULTS: Stored = ("data/bench.json", "bench.md", table);
-
-/// The same in short.
-const SHORT: Stored = ("data/bench.json", "../README.md", short_table);
+const RESULTS: Stored = (
+    "data/bench.json",
+    &[("bench.md", table), ("../README.md", short_table)],
+);
 
 /// How far the simulator predicts it.
-const ACCURACY: Stored = ("data/model.json", "simulator.md", accuracy::table);
+const ACCURACY: Stored = ("data/model.json", &[("simulator.md", accuracy::table)]);
 
 /// Takes what a comparison wrote into `docs`: its groups as data, and the table of the document;
 /// and the same of the comparison with the simulator, if there was one.
@@ -39,7 +42,6 @@ pub fn store(bench_json: &Path, pairs: &[Pair], docs: &Path) -> Result<()> {
         "groups": all["groups"],
     });
     put(&RESULTS, &data, docs)?;
-    put(&SHORT, &data, docs)?;
     if pairs.is_empty() {
         return Ok(());
     }
@@ -55,16 +57,19 @@ fn read(path: &Path) -> Result<String> {
     fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-fn put((name, document, table): &Stored, data: &Value, docs: &Path) -> Result<()> {
-    let document = docs.join(document);
-    let text = with_table(&read(&document)?, &table(data))
-        .with_context(|| format!("{} has no place for it", document.display()))?;
+fn put((name, documents): &Stored, data: &Value, docs: &Path) -> Result<()> {
     let write = |path: &Path, text: String| {
         fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
     };
     fs::create_dir_all(docs.join("data")).context("cannot make the folder of the data")?;
     write(&docs.join(name), serde_json::to_string_pretty(data)? + "\n")?;
-    write(&document, text)
+    for (document, table) in *documents {
+        let document = docs.join(document);
+        let text = with_table(&read(&document)?, &table(data))
+            .with_context(|| format!("{} has no place for it", document.display()))?;
+        write(&document, text)?;
+    }
+    Ok(())
 }
 
 /// What was measured.
@@ -246,13 +251,15 @@ mod tests {
     #[test]
     fn the_documents_show_the_data_of_the_repository() {
         let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
-        for (data, document, table) in [RESULTS, SHORT, ACCURACY] {
+        for (data, documents) in [RESULTS, ACCURACY] {
             let data: Value = serde_json::from_str(&read(&docs.join(data)).unwrap()).unwrap();
-            let text = read(&docs.join(document)).unwrap();
-            assert!(
-                text == with_table(&text, &table(&data)).unwrap(),
-                "docs/{document} is not of its data: run pghot-bench with --store docs"
-            );
+            for (document, table) in documents {
+                let text = read(&docs.join(document)).unwrap();
+                assert!(
+                    text == with_table(&text, &table(&data)).unwrap(),
+                    "docs/{document} is not of its data: run pghot-bench with --store docs"
+                );
+            }
         }
         assert!(with_table("no place", "").is_err());
     }

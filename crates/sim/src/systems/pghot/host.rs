@@ -2,7 +2,7 @@
 //! their costs and refusals.
 
 use pghot_engine::demoter::{Lruvec, Reclaim, Unable};
-use pghot_engine::{Batch, FileId, Found, Machine, NodeRole, Outcome, Owner, Place};
+use pghot_engine::{Batch, FileId, Found, Machine, Outcome, Owner, Place};
 use pghot_hotness::{Nid, Pfn};
 
 use super::EPOCH_MS;
@@ -32,17 +32,12 @@ impl Machine for Host<'_> {
         EPOCH_MS + self.world.trouble.clock_ahead_ms + now_ns / 1_000_000
     }
 
-    fn role(&mut self, nid: Nid) -> NodeRole {
-        match self.world.nodes.get(nid as usize) {
-            Some(node) if !node.is_online => NodeRole::Absent,
-            Some(node) if node.is_top_tier => NodeRole::TopTier,
-            Some(_) => NodeRole::LowerTier,
-            None => NodeRole::Absent,
-        }
-    }
-
-    fn top_tier_from(&mut self, from: Nid) -> Vec<Nid> {
-        self.world.spec.top_tier_from(from)
+    fn top_tier_from(&mut self, from: Nid) -> Option<Vec<Nid>> {
+        let node = |nid: Nid| self.world.nodes.get(nid as usize);
+        node(from).filter(|node| node.is_online && !node.is_top_tier)?;
+        let mut top_tier = self.world.spec.top_tier_from(from);
+        top_tier.retain(|nid| node(*nid).is_some_and(|node| node.is_online));
+        Some(top_tier)
     }
 
     fn room_pages(&mut self, target: Nid) -> u64 {

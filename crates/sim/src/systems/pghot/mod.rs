@@ -159,7 +159,7 @@ impl Pghot {
 
     fn make_room(&mut self, world: &mut World) {
         let now_ms = daemon_ms(world);
-        let is_called = self.is_room_called_for && !self.demoter.report().is_wanted;
+        let is_called = self.is_room_called_for && self.demoter.is_to_be_woken();
         if now_ms < self.demoter_due_ms && !is_called {
             return;
         }

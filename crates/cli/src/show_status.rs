@@ -181,7 +181,10 @@ fn daemon(text: &mut String, status: &Status) {
     line(
         text,
         "CPU",
-        &format!("{:.2} s, {share:.2} % of one CPU", status.cpu_s),
+        &format!(
+            "{:.2} s, {share:.2} % of one CPU; moving pages took {:.2} s of it",
+            status.cpu_s, status.moving_cpu_s
+        ),
     );
     let (records, marks) = (status.records_bytes, status.section_marks_bytes);
     line(

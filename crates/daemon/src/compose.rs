@@ -50,6 +50,7 @@ pub fn status(shared: &Shared) -> Status {
         marking: *lock(&shared.room.marking),
         latency: lock(&shared.latency).report(),
         cpu_s: cpu_time().as_secs_f64(),
+        moving_cpu_s: shared.moving.spent().as_secs_f64(),
         records_bytes,
         section_marks_bytes,
         vmstat_growth,

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use pghot_engine::{Gates, History, Machine, Migrator, PassReport, Totals, next_pass_ms};
+use pghot_engine::{Gates, History, Machine, Migrator, Pace, PassReport, Totals};
 use pghot_hotness::{Nid, Pfn};
 use pghot_linux::Host;
 
@@ -54,7 +54,7 @@ impl Lane {
 
     /// Passes over the node until a stop is requested. Sleeps between passes, always.
     pub fn run(&self, shared: &Shared, host: &mut dyn LaneHost) {
-        let mut moved = Vec::new();
+        let (mut moved, mut pace) = (Vec::new(), Pace::default());
         while !shared.stop.is_requested() {
             let (settings, rule) = shared.settings_and_rule();
             shared.drain_ready();
@@ -72,15 +72,14 @@ impl Lane {
                 shared.note_moved(&moved);
                 moved.clear();
             }
-            let (started_ms, ended_ms) = (last_pass.started_ms, last_pass.ended_ms);
+            let sleep_ms = settings.kmigrated_sleep_ms as u64;
+            let next_ms = pace.next_ms(&last_pass, sleep_ms);
             let wants_room = last_pass.wants_room();
             lock(&self.published).last_pass = last_pass;
             if wants_room {
                 shared.room.is_called_for.store(true, Ordering::Relaxed);
                 shared.stop.nudge();
             }
-            let sleep_ms = settings.kmigrated_sleep_ms as u64;
-            let next_ms = next_pass_ms(started_ms, ended_ms, sleep_ms);
             let rest_ms = next_ms.saturating_sub(host.now_ms());
             shared.stop.sleep(Duration::from_millis(rest_ms));
         }

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use pghot_engine::QuickFault;
 use pghot_engine::demoter::{Demand, Demoter, DemoterReport, Reclaim};
 use pghot_engine::exchange::FaultTimes;
 use pghot_engine::marking::{Marking, MarkingReport};
@@ -30,7 +31,7 @@ pub fn run(shared: &Shared, cpus: u64, machine: &mut dyn Reclaim) {
     let mut demoter = Demoter::default();
     let mut marking = Marking::new(cpus);
     let mut faults = FaultTimes::default();
-    let mut told_ms = shared.settings().quick_fault_ms;
+    let mut told = QuickFault::as_set(&shared.settings());
     while !shared.stop.is_requested() {
         let settings = shared.settings();
         shared.room.is_called_for.store(false, Ordering::Relaxed);
@@ -40,17 +41,18 @@ pub fn run(shared: &Shared, cpus: u64, machine: &mut dyn Reclaim) {
             .room
             .is_made
             .store(demoter.is_able(), Ordering::Relaxed);
-        let quick_fault_ms = demoter.report().quick_fault_ms(&settings);
+        let quick_fault = demoter.report().quick_fault(&settings);
         let now_ms = machine.now_ms();
         let promoted = demand.outcomes.promoted;
-        let is_urgent = demoter.report().is_wanted || quick_fault_ms != told_ms;
+        let is_urgent = demoter.report().is_wanted || quick_fault != told;
         if (is_urgent || marking.is_due(now_ms, faults, promoted))
-            && let Some(seen) = shared.watch_faults(quick_fault_ms)
+            && let Some(seen) = shared.watch_faults(quick_fault)
         {
-            (faults, told_ms) = (seen, quick_fault_ms);
+            (faults, told) = (seen, quick_fault);
         }
         if marking.is_due(now_ms, faults, promoted) {
-            marking.note(now_ms, faults, promoted);
+            let has_room = !demoter.report().is_wanted;
+            marking.note(now_ms, faults, promoted, has_room);
             shared.mark(marking.report());
         }
         lock(&shared.room.published).clone_from(demoter.report());

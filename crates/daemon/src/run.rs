@@ -80,6 +80,7 @@ fn start(
         let mut host = Host::open(shared.root.clone(), topology, shared.dry_run)?;
         host.set_stop(shared.stop.flag());
         host.set_makes_room(Arc::clone(&shared.room.is_made));
+        host.set_moving_time(shared.moving.clone());
         hosts.push(Box::new(host));
     }
     // Late, because it makes programs take hint faults.
@@ -141,7 +142,12 @@ struct Threads {
 impl Threads {
     /// Makes room in a thread of its own until a stop is requested.
     fn start_demoter(&mut self, shared: &Arc<Shared>, topology: &Topology) -> Result<(), RunError> {
-        let mut machine = Reclaimer::open(&shared.root, topology, shared.dry_run)?;
+        let mut machine = Reclaimer::open(
+            &shared.root,
+            topology,
+            shared.moving.clone(),
+            shared.dry_run,
+        )?;
         let cpus = topology.cpus();
         let make_room = move |shared: &Shared| room::run(shared, cpus, &mut machine);
         let panicked = || RunError::DemoterPanicked;

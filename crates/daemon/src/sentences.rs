@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use pghot_engine::demoter::DemoterReport;
-use pghot_engine::{Decision, Held, Outcome, PassReport, Settings};
+use pghot_engine::{Decision, Held, Outcome, PassReport, QuickFault, Settings};
 use pghot_hotness::Nid;
 
 use crate::explain::RecordReport;
@@ -35,7 +35,7 @@ pub fn sentences(facts: &Facts, settings: &Settings) -> Vec<String> {
     if let (Some(_), Some(record)) = (facts.lower_nid, facts.record) {
         said.push(history(
             record,
-            facts.demoter.quick_fault_ms(settings),
+            facts.demoter.quick_fault(settings),
             settings,
         ));
         if record.ready {
@@ -69,12 +69,19 @@ fn place(facts: &Facts) -> String {
     }
 }
 
-fn history(record: RecordReport, quick_fault_ms: u32, settings: &Settings) -> String {
+fn history(record: RecordReport, quick: QuickFault, settings: &Settings) -> String {
     let window_ms = settings.freq_window_ms;
     let threshold = settings.freq_threshold;
-    let one = match quick_fault_ms {
-        0 => String::new(),
-        ms => format!(" (or one hint fault within {ms} ms of its mark)"),
+    let QuickFault {
+        within_ms,
+        in_bursts,
+    } = quick;
+    let one = match (within_ms, in_bursts) {
+        (0, _) => String::new(),
+        (ms, false) => format!(" (or one hint fault within {ms} ms of its mark)"),
+        (ms, true) => {
+            format!(" (or one hint fault within {ms} ms of its mark, or with many neighbours')")
+        }
     };
     match record {
         RecordReport { freq: 0, .. } => format!(
@@ -255,7 +262,8 @@ mod tests {
         assert_eq!(
             said(&facts()),
             "The page is in the lower tier, on node 2. No access was seen within the window of \
-             3000 ms; it takes 2 (or one hint fault within 125 ms of its mark) to make it ready."
+             3000 ms; it takes 2 (or one hint fault within 125 ms of its mark, or with many \
+             neighbours') to make it ready."
         );
         let record = Some(RecordReport {
             freq: 1,
@@ -266,7 +274,7 @@ mod tests {
             said(&Facts { record, ..facts() }),
             "The page is in the lower tier, on node 2. 1 of 2 accesses within 3000 ms were seen, \
              the last about 512 ms ago: it is not hot enough. It takes 2 (or one hint \
-             fault within 125 ms of its mark)."
+             fault within 125 ms of its mark, or with many neighbours')."
         );
         let tail = Mapped::Present { pfn: 9, head: 7 };
         assert!(

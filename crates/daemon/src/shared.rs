@@ -1,13 +1,14 @@
 //! What the threads of the daemon share, and changing it at run time.
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock, TryLockError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use pghot_engine::exchange::FaultTimes;
 use pghot_engine::marking::MarkingReport;
-use pghot_engine::{Gates, History, Settings, Tunable};
+use pghot_engine::{Gates, History, QuickFault, Settings, Tunable};
 use pghot_hotness::{Nid, Pfn, Rule, Table};
 use pghot_linux::SysRoot;
+use pghot_linux::moving::MovingTime;
 use pghot_linux::topology::Topology;
 use pghot_linux::vmstat::Vmstat;
 use pghot_sources::Config;
@@ -44,6 +45,8 @@ pub struct Shared {
     pub latency: Mutex<Latency>,
     /// Who makes room in the top tier.
     pub room: Room,
+    /// What moving pages costs.
+    pub moving: MovingTime,
     /// The free memory of the top tier.
     free_space: Mutex<FreeSpace>,
     /// The settings in force, with the rule made from them.
@@ -67,6 +70,7 @@ impl Shared {
         Ok(Shared {
             vmstat_at_start: Vmstat::read(&root).ok(),
             room: Room::default(),
+            moving: MovingTime::default(),
             free_space: Mutex::new(FreeSpace::open(&root)),
             root,
             table,
@@ -115,11 +119,11 @@ impl Shared {
         }
     }
 
-    /// Says within how many ms a hint fault is quick, and asks how soon after their marks faults
-    /// came. `None` while sources are being started or asked.
-    pub fn watch_faults(&self, quick_fault_ms: u32) -> Option<FaultTimes> {
+    /// Says which hint faults are quick, and asks how soon after their marks faults came. `None`
+    /// while sources are being started or asked.
+    pub fn watch_faults(&self, quick_fault: QuickFault) -> Option<FaultTimes> {
         let mut sources = self.sources.try_lock().ok()?;
-        sources.set_quick_fault(Duration::from_millis(quick_fault_ms.into()));
+        sources.set_quick_fault(quick_fault);
         Some(sources.fault_times())
     }
 
@@ -169,6 +173,7 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::Ordering::Relaxed;
+    use std::time::Duration;
 
     use super::*;
     use crate::status::SourceState;

@@ -1,8 +1,9 @@
 //! The hotness sources of a running daemon. Which of them run is decided by the engine's arbiter;
 //! here they are started, stopped and asked.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use pghot_engine::QuickFault;
 use pghot_engine::arbiter::{self, Arbiter, State};
 use pghot_engine::exchange::FaultTimes;
 use pghot_sources::{Config, Descriptor, Error, Kind, Source};
@@ -139,8 +140,8 @@ impl Sources {
         settled
     }
 
-    /// From now on a hint fault is quick within this time.
-    pub fn set_quick_fault(&mut self, quick_fault: Duration) {
+    /// From now on these hint faults are quick.
+    pub fn set_quick_fault(&mut self, quick_fault: QuickFault) {
         self.arbiter.set_quick_fault(quick_fault);
         self.settle();
     }

@@ -42,6 +42,8 @@ pub struct Status {
     pub latency: LatencyReport,
     /// CPU time of the daemon, in seconds.
     pub cpu_s: f64,
+    /// The part of it in calls that move pages.
+    pub moving_cpu_s: f64,
     /// Memory of the hotness records.
     pub records_bytes: u64,
     /// Memory of the section marks.

@@ -25,6 +25,7 @@ mod migrator;
 mod outcome;
 mod pace;
 mod place;
+mod quick_fault;
 mod report;
 mod retry;
 mod select;
@@ -40,8 +41,9 @@ pub use machine::{Batch, Found, HotFolio, Machine};
 pub use marking::Marking;
 pub use migrator::Migrator;
 pub use outcome::{Outcome, Tally};
-pub use pace::next_pass_ms;
+pub use pace::Pace;
 pub use place::{FileId, Owner, Place};
+pub use quick_fault::QuickFault;
 pub use report::{HeldPages, PassReport, Totals};
 pub use tunables::{Kind, Settings, TUNABLES, Tunable, TunableError};
 

@@ -35,6 +35,10 @@ const FAULTS_PER_PROMOTION: u64 = 4;
 /// is marked now; by CPU of the machine: at least, and at most.
 const BUDGET: (u64, u64) = (256, 4096);
 
+/// At most while the top tier has room: what goes up then costs its move and no more, and the
+/// sooner it goes the better.
+const ROOMY_BUDGET: u64 = 16_384;
+
 /// The size of a visit grows so many times at once.
 const GROWTH: u64 = 4;
 
@@ -110,7 +114,7 @@ impl Marking {
             cpus: cpus.max(1),
             size_mb: START_SIZE_MB,
             judged_ms: 0,
-            promoted_per_s: f64::INFINITY,
+            promoted_per_s: (cpus.max(1) * BUDGET.1 / FAULTS_PER_PROMOTION) as f64,
             faults: FaultTimes::default(),
             promoted: 0,
             late_per_s: 0,
@@ -136,15 +140,20 @@ impl Marking {
         now_ms >= self.judged_ms + if is_idle { IDLE_MS } else { JUDGED_MS }
     }
 
-    /// Takes note of all hint faults and all promoted pages since the start.
-    pub fn note(&mut self, now_ms: u64, faults: FaultTimes, promoted: u64) {
+    /// Takes note of all hint faults and all promoted pages since the start, and of whether the top
+    /// tier has room for what waits.
+    pub fn note(&mut self, now_ms: u64, faults: FaultTimes, promoted: u64, has_room: bool) {
         let spent_ms = now_ms.saturating_sub(self.judged_ms).max(1);
         let came = faults.soon().saturating_sub(self.faults.soon());
         let late = faults.late().saturating_sub(self.faults.late());
         let went = promoted.saturating_sub(self.promoted);
         (self.judged_ms, self.faults, self.promoted) = (now_ms, faults, promoted);
         let late_per_s = late * 1000 / spent_ms;
-        let (low, high) = (self.cpus * BUDGET.0, self.cpus * BUDGET.1);
+        let (low, usual) = (self.cpus * BUDGET.0, self.cpus * BUDGET.1);
+        let high = match has_room {
+            true => self.cpus * ROOMY_BUDGET,
+            false => usual,
+        };
         let is_news = late_per_s > (MORE_LATE * self.late_per_s).max(low);
         self.late_per_s = (3 * self.late_per_s + late_per_s) / 4;
         let best_per_s = (high / FAULTS_PER_PROMOTION) as f64;
@@ -153,7 +162,7 @@ impl Marking {
         let halvings = told_ms as f64 / HALVED_MS;
         let before = self.promoted_per_s.min(best_per_s) * 0.5_f64.powf(halvings);
         self.promoted_per_s = match is_news {
-            true => best_per_s,
+            true => best_per_s.min((usual / FAULTS_PER_PROMOTION) as f64),
             false => before.max(went as f64 * 1000.0 / spent_ms as f64),
         };
         let budget = ((self.promoted_per_s * FAULTS_PER_PROMOTION as f64) as u64).clamp(low, high);
@@ -182,7 +191,7 @@ mod tests {
             let now_ms = marking.judged_ms + 1000;
             let mut all = marking.faults;
             all.0[0] += faults;
-            marking.note(now_ms, all, marking.promoted + promoted);
+            marking.note(now_ms, all, marking.promoted + promoted, false);
         }
         marking.report().size_mb
     }
@@ -202,7 +211,7 @@ mod tests {
             let mut all = marking.faults;
             all.0[0] += 1000;
             *all.0.last_mut().unwrap() += faults;
-            marking.note(marking.judged_ms + 1000, all, marking.promoted);
+            marking.note(marking.judged_ms + 1000, all, marking.promoted, false);
             marking.report().pays
         };
         assert!(!later(1000), "few");
@@ -230,9 +239,24 @@ mod tests {
     }
 
     #[test]
+    fn with_room_there_may_be_more_if_they_are_promoted() {
+        let budget = |has_room, promoted| {
+            let mut marking = Marking::new(4);
+            let start = marking.report().budget_per_s;
+            assert_eq!(start, 16_384, "nobody knows yet");
+            (1..=3).for_each(|s| marking.note(s * 1000, soon(s * 16_384), s * promoted, has_room));
+            marking.report().budget_per_s
+        };
+        assert_eq!(budget(false, 16_384), 16_384);
+        assert_eq!(budget(true, 16_384), 65_536);
+        assert_eq!(budget(true, 6000), 24_000);
+        assert_eq!(budget(true, 0), budget(false, 0));
+    }
+
+    #[test]
     fn faults_are_counted_by_the_second() {
         let mut marking = Marking::new(4);
-        marking.note(1000, soon(0), 0);
+        marking.note(1000, soon(0), 0, false);
         assert!(
             !marking.is_due(2999, soon(0), 0),
             "an idle machine is asked rarely"
@@ -242,15 +266,15 @@ mod tests {
         assert!(marking.is_due(1250, soon(1), 0));
         assert!(marking.is_due(1250, soon(0), 1));
         // As many as the budget allows in four seconds.
-        marking.note(5000, soon(4 * 16_384), 4 * 16_384);
+        marking.note(5000, soon(4 * 16_384), 4 * 16_384, false);
         assert_eq!(marking.report().size_mb, 32);
         assert!(marking.is_due(5250, soon(4 * 16_384), 4 * 16_384));
         // For three seconds in vain.
-        marking.note(8000, soon(7 * 16_384), 4 * 16_384);
+        marking.note(8000, soon(7 * 16_384), 4 * 16_384, false);
         let said = marking.report().sentence();
         assert!(said.starts_with("4 MB of a process"), "{said}");
         assert!(said.ends_with("2048 at most"), "{said}");
-        marking.note(13_000, soon(8 * 16_384), 4 * 16_384);
+        marking.note(13_000, soon(8 * 16_384), 4 * 16_384, false);
         let said = marking.report().sentence();
         assert!(
             said.ends_with("1024 at most, for few lead to promotions"),
@@ -261,9 +285,9 @@ mod tests {
     #[test]
     fn counters_that_start_anew_do_no_harm() {
         let mut marking = Marking::new(4);
-        marking.note(1000, soon(8000), 8000);
-        marking.note(2000, soon(0), 0);
+        marking.note(1000, soon(8000), 8000, false);
+        marking.note(2000, soon(0), 0, false);
         assert_eq!(marking.report().size_mb, 32);
-        marking.note(2000, soon(u64::MAX / 1000), u64::MAX / 8);
+        marking.note(2000, soon(u64::MAX / 1000), u64::MAX / 8, false);
     }
 }

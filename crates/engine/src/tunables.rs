@@ -170,7 +170,8 @@ pub const TUNABLES: &[Tunable] = &[
         unit: "ms",
         kind: Kind::Number,
         doc: "From the start of one pass over a lower-tier node to the next: the longest that a \
-              ready page waits to be seen.",
+              ready page waits to be seen. While pages go up, passes come up to ten times as \
+              often.",
         default: |_| 100,
         range: |_| (50, 1000),
         load: |s| s.kmigrated_sleep_ms as u64,
@@ -252,7 +253,8 @@ pub const TUNABLES: &[Tunable] = &[
               a page that is touched so soon is touched often. So a page of a large process, \
               which the kernel's scan comes to less than once per window, is found hot at one \
               look. While the top tier is full and pages change places, it is the limit of a \
-              shorter time that follows from what goes. 0 counts every fault once.",
+              shorter time that follows from what goes; while it has room, faults that many \
+              neighbours come with are as good. 0 counts every fault once.",
         // A page that is swept once in 20 s is touched so soon after a mark in 0.6 % of cases.
         default: |_| 125,
         range: |_| (0, 60_000),

@@ -11,6 +11,7 @@ use pghot_hotness::{Nid, Pfn};
 
 use crate::file_mover::FileMover;
 use crate::mover::{MoveStatus, Mover};
+use crate::moving::MovingTime;
 use crate::resolver::{Resolver, ResolverError};
 use crate::root::{ReadError, SysRoot};
 use crate::topology::{Topology, parse_range_list};
@@ -51,6 +52,7 @@ pub struct Host {
     demotion: Demotion,
     /// Set while somebody else makes room.
     makes_room: Arc<AtomicBool>,
+    moving: MovingTime,
     topology: Topology,
     watermarks: Watermarks,
     resolver: Resolver,
@@ -73,6 +75,7 @@ impl Host {
             has_memory,
             demotion: Demotion::open(&root),
             makes_room: Arc::default(),
+            moving: MovingTime::default(),
             watermarks: Watermarks::open(&root)?,
             resolver: Resolver::load()?,
             mover: Mover::new(),
@@ -100,6 +103,11 @@ impl Host {
     /// A flag that is set while a demoter makes room: then promotion need not wake kswapd for it.
     pub fn set_makes_room(&mut self, flag: Arc<AtomicBool>) {
         self.makes_room = flag;
+    }
+
+    /// Where the CPU time of moves is added up.
+    pub fn set_moving_time(&mut self, moving: MovingTime) {
+        self.moving = moving;
     }
 
     /// Whether promotion goes so far that kswapd makes room for more.
@@ -173,13 +181,14 @@ impl Machine for Host {
             return;
         }
         let first = outcomes.len();
-        match batch.owner {
+        let moving = self.moving.clone();
+        moving.count(|| match batch.owner {
             Owner::Process(pid) => self.move_mapped(pid, batch, outcomes),
             Owner::File(file) => {
                 self.file_mover
                     .move_batch(&file, &batch.folios, batch.target, outcomes);
             }
-        }
+        });
         let now_ns = monotonic().as_nanos() as u64;
         for (folio, outcome) in batch.folios.iter().zip(&outcomes[first..]) {
             if *outcome == Outcome::Moved {

@@ -11,6 +11,7 @@ pub mod knobs;
 pub mod lru_gen;
 mod mounts;
 pub mod mover;
+pub mod moving;
 pub mod probe;
 pub mod reclaimer;
 pub mod resolver;
@@ -20,5 +21,6 @@ pub mod vmstat;
 pub mod watermarks;
 
 pub use host::{Host, HostError};
+pub use moving::thread_cpu;
 pub use reclaimer::Reclaimer;
 pub use root::{ReadError, SysRoot};

@@ -12,6 +12,7 @@ use pghot_hotness::Nid;
 
 use crate::host::{Demotion, monotonic};
 use crate::lru_gen::{self, Key, Mode};
+use crate::moving::MovingTime;
 use crate::root::{ReadError, SysRoot};
 use crate::topology::Topology;
 use crate::vmstat::{Counter, Vmstat};
@@ -34,18 +35,26 @@ pub struct Reclaimer {
     topology: Topology,
     watermarks: Watermarks,
     demotion: Demotion,
+    moving: MovingTime,
     dry_run: bool,
 }
 
 impl Reclaimer {
-    /// Opens what is read in each pass. A dry run demotes nothing.
-    pub fn open(root: &SysRoot, topology: &Topology, dry_run: bool) -> Result<Self, ReadError> {
+    /// Opens what is read in each pass, and adds up in `moving` what demotion costs. A dry run
+    /// demotes nothing.
+    pub fn open(
+        root: &SysRoot,
+        topology: &Topology,
+        moving: MovingTime,
+        dry_run: bool,
+    ) -> Result<Self, ReadError> {
         Ok(Reclaimer {
             lru_gen: lru_gen::path(root),
             topology: topology.clone(),
             watermarks: Watermarks::open(root)?,
             demotion: Demotion::open(root),
             root: root.clone(),
+            moving,
             dry_run,
         })
     }
@@ -119,7 +128,8 @@ impl Reclaim for Reclaimer {
         let (mut asked, mut went) = (0, 0);
         while asked < pages {
             let now = (pages - asked).min(CALL_PAGES);
-            if lru_gen::evict(&self.lru_gen, Key { memcg_id, nid }, seq, now).is_err() {
+            let evict = || lru_gen::evict(&self.lru_gen, Key { memcg_id, nid }, seq, now);
+            if self.moving.count(evict).is_err() {
                 break;
             }
             asked += now;

@@ -192,7 +192,7 @@ mod tests {
     use pghot_hotness::{Format, PfnRange, Rule, SECTION_PAGES, Span};
 
     use super::*;
-    use crate::{Kind, SOURCES};
+    use crate::{Kind, QuickFault, SOURCES};
 
     const FIRST: Pfn = SECTION_PAGES;
     const PAGES: u64 = 2048;
@@ -262,7 +262,7 @@ mod tests {
         Config {
             rule: Rule::new(Format::Default, 2, 3000).unwrap(),
             scan_stall_max: Duration::from_millis(10),
-            quick_fault: Duration::ZERO,
+            quick_fault: QuickFault::default(),
             hint_faults_run,
         }
     }

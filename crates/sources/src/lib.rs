@@ -33,6 +33,7 @@ use pghot_linux::knobs::{Knobs, KnobsError};
 use pghot_linux::topology::Topology;
 use serde::{Deserialize, Serialize};
 
+pub use pghot_engine::QuickFault;
 pub use pghot_engine::arbiter::{Config, Kind};
 /// Whether a source can run here; if not, why, for an operator.
 pub use pghot_linux::probe::Answer as Availability;

@@ -6,6 +6,8 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use pghot_linux::thread_cpu;
+
 use crate::Error;
 
 /// A running thread. Dropping it ends the thread and waits for that.
@@ -94,17 +96,6 @@ impl Pace {
         self.cpu_ns
             .store(thread_cpu().as_nanos() as u64, Ordering::Relaxed);
     }
-}
-
-/// CPU time of the calling thread.
-pub(crate) fn thread_cpu() -> Duration {
-    let mut used = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: `used` is a valid place for the result.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut used) };
-    Duration::new(used.tv_sec as u64, used.tv_nsec as u32)
 }
 
 #[cfg(test)]

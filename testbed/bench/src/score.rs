@@ -123,15 +123,17 @@ impl Score {
 ///
 /// Scanning, sampling and waking up go by the clock, and the guest's clock goes on much further
 /// than the modelled one for the same accesses: so it is the share that carries over, not the
-/// seconds. What goes by the page, faults and moves, is in the share too, and counts a second time
-/// by its stated cost.
+/// seconds. Moves go by the page and have a stated cost: what the daemon says they took of its time
+/// is not counted a second time.
 fn watching_share(run: &Outcome, costs: &Costs) -> f64 {
     let Some(guest_s) = run.done["elapsed_s"].as_f64().filter(|s| *s > 0.0) else {
         return 0.0;
     };
     // With a slower clock, all work takes less guest time.
     let slower = f64::from(run.setting.dilation.max(1));
-    run.growth.cpu_total_s() / guest_s * slower / costs.emulator_slowdown
+    let moving_s = (run.status.as_ref()).and_then(|status| status["moving_cpu_s"].as_f64());
+    let watching_s = (run.growth.cpu_total_s() - moving_s.unwrap_or(0.0)).max(0.0);
+    watching_s / guest_s * slower / costs.emulator_slowdown
 }
 
 /// Of all CPUs together.
@@ -239,5 +241,7 @@ mod tests {
         assert!(is_close(score.watching_s, 0.1) && is_close(score.total_s(), 10.1));
         run.setting.dilation = 10;
         assert!(is_close(Score::new(&run, &Costs::stated()).watching_s, 1.0));
+        run.status = Some(serde_json::json!({"moving_cpu_s": 12.0}));
+        assert!(is_close(Score::new(&run, &Costs::stated()).watching_s, 0.4));
     }
 }

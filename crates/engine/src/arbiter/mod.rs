@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use pghot_hotness::Rule;
 
-use crate::Settings;
+use crate::{QuickFault, Settings};
 
 /// How long no top-tier node may have had plenty of free memory before hint faults come back, in
 /// ms.
@@ -58,8 +58,8 @@ pub struct Config {
     pub rule: Rule,
     /// How long a scan may keep a process from changing its mappings.
     pub scan_stall_max: Duration,
-    /// A hint fault that comes sooner after its page was marked makes it ready.
-    pub quick_fault: Duration,
+    /// Which hint faults make their page ready at one look.
+    pub quick_fault: QuickFault,
     /// Hint faults report the pages that one process alone maps. Who reads accessed bits leaves
     /// those to them. The arbiter knows it, whatever it is told.
     pub hint_faults_run: bool,
@@ -71,7 +71,7 @@ impl Config {
         Config {
             rule,
             scan_stall_max: Duration::from_millis(settings.scan_stall_max_ms.into()),
-            quick_fault: Duration::from_millis(settings.quick_fault_ms.into()),
+            quick_fault: QuickFault::as_set(settings),
             hint_faults_run: false,
         }
     }
@@ -198,8 +198,8 @@ impl Arbiter {
         std::mem::replace(&mut self.config, *config)
     }
 
-    /// From now on a hint fault is quick within this time.
-    pub fn set_quick_fault(&mut self, quick_fault: Duration) {
+    /// From now on these hint faults are quick.
+    pub fn set_quick_fault(&mut self, quick_fault: QuickFault) {
         self.config.quick_fault = quick_fault;
     }
 

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 
 use super::Unable;
-use crate::Settings;
 use crate::exchange::Rest;
+use crate::{QuickFault, Settings};
 
 /// What a demoter does, for reports.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,13 +62,17 @@ impl DemoterReport {
         }
     }
 
-    /// How soon after its mark a hint fault must come to be quick, in ms: as the exchange wants it,
-    /// or as set.
-    pub fn quick_fault_ms(&self, settings: &Settings) -> u32 {
-        match self.is_wanted && self.unable.is_none() {
-            true => self.touched_ms,
-            false => settings.quick_fault_ms,
+    /// Which hint faults are quick: as the exchange wants it, or as set. In bursts only while there
+    /// is room.
+    pub fn quick_fault(&self, settings: &Settings) -> QuickFault {
+        let mut quick = QuickFault::as_set(settings);
+        if self.is_wanted {
+            quick.in_bursts = false;
+            if self.unable.is_none() {
+                quick.within_ms = self.touched_ms;
+            }
         }
+        quick
     }
 
     /// Keeps the sentence, if it is another one than before.

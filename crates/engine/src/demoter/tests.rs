@@ -243,10 +243,9 @@ fn what_is_switched_off_is_said_and_comes_back() {
         assert!(!demoter.is_able());
         assert_eq!(demoter.report().sentence(), unable.sentence());
         let settings = Settings::new(Format::Default);
-        assert_eq!(
-            demoter.report().quick_fault_ms(&settings),
-            settings.quick_fault_ms
-        );
+        let quick = demoter.report().quick_fault(&settings);
+        assert_eq!(quick.within_ms, settings.quick_fault_ms);
+        assert!(!quick.in_bursts, "nobody makes room for who passes by");
     }
     node.unable = None;
     let mut settings = Settings::new(Format::Default);

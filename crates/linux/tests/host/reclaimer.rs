@@ -2,6 +2,7 @@
 
 use pghot_engine::demoter::{Reclaim, Unable};
 use pghot_linux::Reclaimer;
+use pghot_linux::moving::MovingTime;
 use pghot_linux::topology::Topology;
 
 use crate::fake::{FakeTree, content};
@@ -31,7 +32,7 @@ fn tree() -> FakeTree {
 
 fn reclaimer(tree: &FakeTree, dry_run: bool) -> Reclaimer {
     let topology = Topology::read(&tree.root).expect("a topology");
-    Reclaimer::open(&tree.root, &topology, dry_run).expect("its files")
+    Reclaimer::open(&tree.root, &topology, MovingTime::default(), dry_run).expect("its files")
 }
 
 fn asked(tree: &FakeTree) -> String {

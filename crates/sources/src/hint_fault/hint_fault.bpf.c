@@ -15,6 +15,7 @@ typedef struct {
 } __attribute__((preserve_access_index)) pte_t;
 
 struct vm_fault {
+	unsigned long address;
 	pte_t orig_pte; /* in a union with orig_pmd */
 	pte_t *pte;
 } __attribute__((preserve_access_index));
@@ -25,20 +26,92 @@ struct vm_fault {
 
 struct source_stats {
 	struct source_counters common;
-	/* Faults so soon after the mark that their page is hot. */
+	/* Faults that say at one look that their page is hot. */
 	__u64 quick_faults;
+	/* Those of them that came later, but in a burst. */
+	__u64 burst_faults;
 	/* By time since the mark: below 8 ms, 16 ms, and so on; the last is for all later ones. */
 	__u64 fault_times[FAULT_CLASSES];
 };
 
 /*
- * Written by the daemon while programs run: how soon after its mark a fault is quick, 0 for none,
- * and the rule for those that are, by which one access fills a record.
+ * Written by the daemon while programs run: which faults are quick, and the rule for those, by
+ * which one access fills a record.
  */
 SEC(".data.quick") volatile struct {
 	struct hotness_rule rule;
+	/* Those that come so soon after the mark; 0: none. */
 	__u32 within_ms;
+	/* Whether faults in a burst are quick too. */
+	__u32 in_bursts;
 } quick;
+
+/* A burst is so many faults of a block within this time, and those that follow; as in bursts.rs. */
+#define BURST_FAULTS 64
+#define BURST_MS     64
+#define BLOCK_SHIFT  21
+#define BLOCK_PAGES  (1u << (BLOCK_SHIFT - 12))
+#define BLOCK_WORDS  (BLOCK_PAGES / 64)
+
+/* The newest faults of 2 MiB of a process's memory. */
+struct block {
+	__u64 key;
+	__u32 start_ms;
+	/* Without those that come in a row. */
+	__u32 faults;
+	/* Pages that faulted, a bit each. */
+	__u64 faulted[BLOCK_WORDS];
+};
+
+/*
+ * Blocks in which faults came lately, by a hash of their key: who comes later takes the place. An
+ * array, because to find a place must not fail nor take a lock. Two CPUs that count at once may
+ * lose a fault of a burst.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, struct block);
+} blocks SEC(".maps");
+
+/* Of the page before or after; those beyond the block's ends wrap. */
+static __always_inline bool has_faulted(struct block *b, __u32 page)
+{
+	page &= BLOCK_PAGES - 1;
+	return b->faulted[page / 64 & (BLOCK_WORDS - 1)] >> (page % 64) & 1;
+}
+
+/*
+ * Whether so many faults came in its neighbourhood within a short time that it is in use. Faults in
+ * a row do not count: somebody passes over memory once.
+ */
+static __always_inline bool is_in_burst(struct vm_fault *vmf, __u32 now_ms)
+{
+	__u64 tgid = bpf_get_current_pid_tgid() >> 32;
+	__u64 key = tgid << 32 | vmf->address >> BLOCK_SHIFT;
+	__u32 place = key * 0x9e3779b97f4a7c15ull >> 52;
+	struct block *b = bpf_map_lookup_elem(&blocks, &place);
+
+	if (!b)
+		return false;
+	if (b->key != key || now_ms - b->start_ms >= BURST_MS) {
+		b->key = key;
+		b->start_ms = now_ms;
+		b->faults = 0;
+		for (int i = 0; i < BLOCK_WORDS; i++)
+			b->faulted[i] = 0;
+	}
+
+	__u32 page = vmf->address >> 12 & (BLOCK_PAGES - 1);
+	bool is_in_row = has_faulted(b, page - 1) || has_faulted(b, page - 2) ||
+			 has_faulted(b, page + 1) || has_faulted(b, page + 2);
+
+	b->faulted[page / 64 & (BLOCK_WORDS - 1)] |= 1ull << page % 64;
+	if (!is_in_row)
+		b->faults++;
+	return b->faults > BURST_FAULTS;
+}
 
 /* Per CPU (since 4.6), so that faults on many CPUs do not share a line for being counted. */
 struct {
@@ -93,7 +166,8 @@ int BPF_PROG(hint_fault, struct folio *folio, struct vm_fault *vmf)
 	 * when the window is over, so the page is ready now, and before those that merely were
 	 * touched now and then.
 	 */
-	bool is_quick = since_ms < quick.within_ms;
+	bool is_soon = since_ms < quick.within_ms;
+	bool is_quick = is_soon || (quick.in_bursts && is_in_burst(vmf, now_ms));
 	const struct hotness_rule *by = is_quick ? (const struct hotness_rule *)&quick.rule : &rule;
 	int result = report_folio(&s->common, head, 1ull << order, nid, now_ms, by);
 
@@ -101,6 +175,8 @@ int BPF_PROG(hint_fault, struct folio *folio, struct vm_fault *vmf)
 		return 0;
 	if (is_quick)
 		s->quick_faults++;
+	if (is_quick && !is_soon)
+		s->burst_faults++;
 	for (__u32 i = 0; i < FAULT_CLASSES; i++) {
 		if (since_ms >> (NARROWEST_SHIFT + i) && i < FAULT_CLASSES - 1)
 			continue;

@@ -2,10 +2,12 @@
 //!
 //! See README.md in this folder for how it works, what it costs and when it is blind.
 
+mod bursts;
+mod fake;
+
 use std::collections::BTreeMap;
 
 use pghot_engine::exchange::FaultTimes;
-use pghot_hotness::Rule;
 use pghot_linux::SysRoot;
 use pghot_linux::hint_fault_knobs::{
     mark, tiering_is_on, tiering_off, tiering_without_kernel_promotion,
@@ -14,7 +16,6 @@ use pghot_linux::knobs::Knobs;
 use pghot_linux::probe;
 
 use crate::attach::Reporter;
-use crate::fake::{Event, Teller};
 use crate::{
     Availability, Config, Descriptor, Error, Kind, ReadySample, Source, SourceCost, SourceStats,
     Start,
@@ -29,19 +30,8 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     kind: Kind::HintFaults,
     check,
     start,
-    fake: |table, config| Teller::boxed(&DESCRIPTOR, rule, table, config),
+    fake: fake::fake,
 };
-
-/// By what rule an event counts; a quick fault fills its record.
-fn rule(event: Event, config: &Config) -> Option<Rule> {
-    match event {
-        Event::HintFault(since_mark) if since_mark < config.quick_fault => {
-            Some(config.rule.at_one_look())
-        }
-        Event::HintFault(_) => Some(config.rule),
-        _ => None,
-    }
-}
 
 /// What it needs of the kernel, by `doctor`'s names.
 const NEEDS: &[&str] = &["btf", "numa_balancing", "promote_rate_limit"];
@@ -50,7 +40,7 @@ static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/hint_fault.bpf.
 
 /// Counters of its own, in the order of the program's `struct source_stats`; then come the classes
 /// of [`FaultTimes`].
-const DETAILS: &[&str] = &["quick_faults"];
+const DETAILS: &[&str] = &["quick_faults", "burst_faults"];
 
 struct HintFault {
     reporter: Reporter,
@@ -95,12 +85,11 @@ fn kernel_hz() -> Option<u32> {
         .filter(|_| !failed && jiffy.tv_sec == 0)
 }
 
-/// `quick` of the program: the rule, the time in ms, and 4 bytes that round it up to 8.
+/// `quick` of the program: the rule, the time in ms, and whether bursts count.
 fn set_quick_fault(reporter: &mut Reporter, config: &Config) -> Result<(), Error> {
-    let within_ms = u32::try_from(config.quick_fault.as_millis()).unwrap_or(u32::MAX);
     let mut bytes = config.rule.at_one_look().to_bytes().to_vec();
-    bytes.extend(within_ms.to_ne_bytes());
-    bytes.extend([0; 4]);
+    bytes.extend(config.quick_fault.within_ms.to_ne_bytes());
+    bytes.extend(u32::from(config.quick_fault.in_bursts).to_ne_bytes());
     reporter.set_data(".data.quick", &bytes)
 }
 
@@ -161,17 +150,19 @@ mod tests {
 
     use super::*;
 
+    /// A number of the program.
+    pub(super) fn defined(name: &str) -> u64 {
+        let program = include_str!("hint_fault.bpf.c");
+        let mut lines = program.lines().map(str::split_whitespace);
+        let line = lines.find_map(|mut words| {
+            (words.next() == Some("#define") && words.next() == Some(name))
+                .then(|| words.next().unwrap())
+        });
+        line.unwrap().parse().unwrap()
+    }
+
     #[test]
     fn the_program_counts_in_the_classes_of_the_engine() {
-        let program = include_str!("hint_fault.bpf.c");
-        let defined = |name: &str| -> u64 {
-            let mut lines = program.lines().map(str::split_whitespace);
-            let line = lines.find_map(|mut words| {
-                (words.next() == Some("#define") && words.next() == Some(name))
-                    .then(|| words.next().unwrap())
-            });
-            line.unwrap().parse().unwrap()
-        };
         assert_eq!(defined("FAULT_CLASSES"), FAULT_CLASSES as u64);
         let mut faults = FaultTimes::default();
         faults.count((1 << defined("NARROWEST_SHIFT")) - 1);

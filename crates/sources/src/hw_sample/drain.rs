@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use pghot_hotness::Nid;
 use pghot_linux::host::monotonic;
+use pghot_linux::thread_cpu;
 use pghot_linux::topology::Topology;
 
 use super::event::Event;
@@ -14,7 +15,7 @@ use super::intake::{Counters, Intake};
 use super::perf;
 use super::ring::Ring;
 use crate::Error;
-use crate::worker::{Pace, thread_cpu};
+use crate::worker::Pace;
 
 /// Between two looks. Short beside the 256 ms by which a report may be late, and long enough that
 /// an idle daemon stays idle.

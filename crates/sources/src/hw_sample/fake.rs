@@ -115,6 +115,7 @@ mod tests {
     use pghot_hotness::{Format, PfnRange, Rule, SECTION_PAGES, Span};
 
     use super::*;
+    use crate::QuickFault;
     use crate::fake::Owner;
 
     struct NoBits;
@@ -139,7 +140,7 @@ mod tests {
         let config = Config {
             rule: Rule::new(Format::Default, 2, 3000).unwrap(),
             scan_stall_max: Duration::ZERO,
-            quick_fault: Duration::ZERO,
+            quick_fault: QuickFault::default(),
             hint_faults_run: false,
         };
         let mut fake = fake(&table, &config);

@@ -9,12 +9,13 @@ use memmap2::MmapMut;
 use pghot_linux::SysRoot;
 use pghot_linux::host::monotonic;
 use pghot_linux::lru_gen::{self, Key, Listed, Mode, Refusal};
+use pghot_linux::thread_cpu;
 use tracing::warn;
 
 use super::generations::{Generations, Moment};
 use super::schedule::{Found, Pass, Schedule};
 use crate::Config;
-use crate::worker::{Pace, thread_cpu};
+use crate::worker::Pace;
 
 /// The shortest sleep between two rounds: each reads the list of all memcgs.
 const ROUND_MIN: Duration = Duration::from_millis(100);
@@ -312,13 +313,14 @@ mod tests {
     use pghot_hotness::{Format, Rule};
 
     use super::*;
+    use crate::QuickFault;
 
     #[test]
     fn every_counter_has_its_name() {
         let shared = Shared::new(&Config {
             rule: Rule::new(Format::Default, 2, 3000).unwrap(),
             scan_stall_max: Duration::ZERO,
-            quick_fault: Duration::ZERO,
+            quick_fault: QuickFault::default(),
             hint_faults_run: false,
         });
         shared.add(Counter::Rounds, 1);

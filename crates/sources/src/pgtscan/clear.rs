@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
-use crate::worker::thread_cpu;
+use pghot_linux::thread_cpu;
 
 use super::walk::{YoungFolio, YoungPage};
 

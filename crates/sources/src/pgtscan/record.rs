@@ -12,6 +12,7 @@ use std::time::Duration;
 use pghot_hotness::{PfnRange, SECTION_PAGES, Span};
 use pghot_linux::SysRoot;
 use pghot_linux::host::monotonic;
+use pghot_linux::thread_cpu;
 use pghot_linux::topology::Topology;
 use pghot_profile::{BLOCK_PAGES, BLOCKS_MAX, Interval, PROCESSES_MAX, Process, Profile, Touched};
 
@@ -20,7 +21,6 @@ use super::procs::Procs;
 use super::scanner::{FLUSH_DELAY, RESIDENT_MIN_PAGES};
 use super::walk::{Leave, Request, Walked, Walker};
 use crate::Error;
-use crate::worker::thread_cpu;
 
 /// Addresses of a block.
 const BLOCK_BYTES: u64 = BLOCK_PAGES as u64 * PAGE_BYTES;

@@ -10,6 +10,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use pghot_linux::host::monotonic;
+use pghot_linux::thread_cpu;
 use tracing::debug;
 
 use super::adapt::{Found, SIZE_MAX_BYTES, Window};
@@ -21,7 +22,7 @@ use super::walk::{Leave, Request, Walked, Walker};
 use crate::Config;
 use crate::budget::Budget;
 use crate::bulk::BulkReporter;
-use crate::worker::{Pace, thread_cpu};
+use crate::worker::Pace;
 
 /// Smaller processes have nothing to gain: 8 MiB.
 pub(super) const RESIDENT_MIN_PAGES: u64 = 2048;

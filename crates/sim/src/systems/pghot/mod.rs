@@ -14,7 +14,7 @@ use pghot_engine::arbiter::{Arbiter, Config};
 use pghot_engine::demoter::{Demand, Demoter, Waiting};
 use pghot_engine::exchange::FaultTimes;
 use pghot_engine::{
-    Gates, History, Marking, Migrator, Settings, TUNABLES, Totals, marking, next_pass_ms,
+    Gates, History, Marking, Migrator, Pace, QuickFault, Settings, TUNABLES, Totals, marking,
 };
 use pghot_hotness::{Format, Nid, Pfn, Rule, Span, Table};
 use pghot_sources::fake::{Access, Event};
@@ -53,15 +53,16 @@ struct Pghot {
     demoter: Demoter,
     demoter_due_ms: u64,
     is_room_called_for: bool,
-    /// Hint faults so far, and within which time they are quick now.
+    /// Hint faults so far, and which are quick now.
     faults: FaultTimes,
-    quick_fault_ms: u32,
+    quick_fault: QuickFault,
     marking: Marking,
 }
 
 /// One lower-tier node's migrator.
 struct Lane {
     migrator: Migrator,
+    pace: Pace,
     due_ms: u64,
     waiting: BTreeMap<Nid, Waiting>,
 }
@@ -80,6 +81,7 @@ impl Pghot {
         let (history, gates) = (History::default(), Gates::default());
         let lane = |nid| Lane {
             migrator: Migrator::new(nid, history.clone(), gates.clone()),
+            pace: Pace::default(),
             due_ms: EPOCH_MS,
             waiting: BTreeMap::new(),
         };
@@ -91,7 +93,7 @@ impl Pghot {
             demoter_due_ms: EPOCH_MS,
             is_room_called_for: false,
             faults: FaultTimes::default(),
-            quick_fault_ms: settings.quick_fault_ms,
+            quick_fault: QuickFault::as_set(&settings),
             marking: Marking::new(
                 world
                     .spec
@@ -151,7 +153,7 @@ impl Pghot {
             let spent_ns = host.spent_ns;
             let read = lane.migrator.totals().hot_sections - sections;
             world.counters.daemon_ns += spent_ns + read as f64 * SECTION_NS;
-            lane.due_ms = next_pass_ms(report.started_ms, report.ended_ms, sleep_ms);
+            lane.due_ms = lane.pace.next_ms(&report, sleep_ms);
             self.is_room_called_for |= report.wants_room();
             lane.waiting = report.waiting;
         }
@@ -180,16 +182,16 @@ impl Pghot {
         let spent_ns = host.spent_ns;
         world.counters.daemon_ns += spent_ns;
         self.demoter_due_ms = now_ms + rest_ms + (spent_ns / 1e6) as u64;
-        let quick_fault_ms = self.demoter.report().quick_fault_ms(&self.settings);
-        if quick_fault_ms != self.quick_fault_ms {
-            self.quick_fault_ms = quick_fault_ms;
-            self.arbiter
-                .set_quick_fault(Duration::from_millis(quick_fault_ms.into()));
+        let quick_fault = self.demoter.report().quick_fault(&self.settings);
+        if quick_fault != self.quick_fault {
+            self.quick_fault = quick_fault;
+            self.arbiter.set_quick_fault(quick_fault);
             self.settle();
         }
         let promoted = demand.outcomes.promoted;
         if self.marking.is_due(now_ms, self.faults, promoted) {
-            self.marking.note(now_ms, self.faults, promoted);
+            let has_room = !self.demoter.report().is_wanted;
+            self.marking.note(now_ms, self.faults, promoted, has_room);
         }
         if self.times_scans(world) {
             world.spec.kernel.scan_size_mib = self.marking.report().size_mb;
@@ -331,7 +333,7 @@ impl System for Pghot {
         self.rule = settings.rule().map_err(|error| wrong(error.to_string()))?;
         self.arbiter.set_config(&Config::new(&settings, self.rule));
         self.arbiter.enable(settings.enabled_sources);
-        self.quick_fault_ms = settings.quick_fault_ms;
+        self.quick_fault = QuickFault::as_set(&settings);
         self.settings = settings;
         self.settle();
         Ok(())

@@ -51,7 +51,7 @@ pub fn run(shared: &Shared, cpus: u64, machine: &mut dyn Reclaim) {
             (faults, told) = (seen, quick_fault);
         }
         if marking.is_due(now_ms, faults, promoted) {
-            let has_room = !demoter.report().is_wanted;
+            let has_room = demoter.report().has_room;
             marking.note(now_ms, faults, promoted, has_room);
             shared.mark(marking.report());
         }

@@ -38,7 +38,7 @@ const AGING_SHARE: u64 = 8;
 /// Fewer pages are not worth a call.
 const PAGES_MIN: u64 = 32;
 
-/// When nothing has waited for so long, in ms, it is looked more rarely.
+/// When nothing has waited for so long, in ms, there is room, and it is looked more rarely.
 const QUIET_MS: u64 = 2000;
 
 /// The longest between two passes, in ms, and the shortest.
@@ -171,6 +171,8 @@ impl Demoter {
                 self.make_room(&target, settings, machine);
             }
         }
+        let is_quiet = now_ms >= self.wanted_ms + QUIET_MS;
+        self.report.has_room = is_quiet;
         self.report.resting = self.exchange.resting(machine.now_ms());
         self.report.touched_ms = self.exchange.touched_ms(settings);
         self.report.idle_ms = self.exchange.idle_ms(settings);
@@ -183,7 +185,7 @@ impl Demoter {
                 self.report.idle_ms.clamp(INTERVAL_MS.1, INTERVAL_MS.0)
             }
             true => INTERVAL_MS.0 / 2,
-            false if now_ms < self.wanted_ms + QUIET_MS => INTERVAL_MS.0,
+            false if !is_quiet => INTERVAL_MS.0,
             false => QUIET_MS / 4,
         }
     }

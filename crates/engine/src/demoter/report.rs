@@ -27,6 +27,8 @@ pub struct DemoterReport {
     pub rate_mbps: u64,
     /// Whether pages wait that do not fit.
     pub is_wanted: bool,
+    /// Whether none have waited for some time: what an exchange leaves free for a moment is no room.
+    pub has_room: bool,
     /// Why nothing is exchanged for now.
     pub resting: Option<Rest>,
     /// Why nothing can be.
@@ -66,11 +68,9 @@ impl DemoterReport {
     /// is room.
     pub fn quick_fault(&self, settings: &Settings) -> QuickFault {
         let mut quick = QuickFault::as_set(settings);
-        if self.is_wanted {
-            quick.in_bursts = false;
-            if self.unable.is_none() {
-                quick.within_ms = self.touched_ms;
-            }
+        quick.in_bursts &= self.has_room;
+        if self.is_wanted && self.unable.is_none() {
+            quick.within_ms = self.touched_ms;
         }
         quick
     }

@@ -234,6 +234,25 @@ fn a_full_lower_tier_takes_nothing() {
 }
 
 #[test]
+fn what_an_exchange_leaves_free_for_a_moment_is_no_room() {
+    let settings = Settings::new(Format::Default);
+    let mut node = Node::new(&[(5000, NEVER)]);
+    let mut demoter = Demoter::default();
+    let mut ask = |room: u64, later_ms: u64| {
+        node.room = room;
+        node.now_ms += later_ms;
+        let demand = node.demand(100);
+        demoter.pass(&demand, &settings, &mut node);
+        let quick = demoter.report().quick_fault(&settings);
+        (demoter.report().is_wanted, quick.in_bursts)
+    };
+    assert_eq!(ask(1000, 0), (false, true));
+    assert_eq!(ask(0, 100), (true, false));
+    assert_eq!(ask(1000, 100), (false, false));
+    assert_eq!(ask(1000, 1900), (false, true));
+}
+
+#[test]
 fn what_is_switched_off_is_said_and_comes_back() {
     let mut node = Node::new(&[(5000, NEVER)]);
     let mut demoter = Demoter::default();

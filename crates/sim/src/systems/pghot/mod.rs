@@ -190,7 +190,7 @@ impl Pghot {
         }
         let promoted = demand.outcomes.promoted;
         if self.marking.is_due(now_ms, self.faults, promoted) {
-            let has_room = !self.demoter.report().is_wanted;
+            let has_room = self.demoter.report().has_room;
             self.marking.note(now_ms, self.faults, promoted, has_room);
         }
         if self.times_scans(world) {

@@ -187,7 +187,10 @@ mod tests {
             }),
             decision: None,
             last_pass: PassReport::default(),
-            demoter: DemoterReport::default(),
+            demoter: DemoterReport {
+                has_room: true,
+                ..DemoterReport::default()
+            },
             now_ms: 10_000,
             dry_run: false,
         }

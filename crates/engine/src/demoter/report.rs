@@ -27,7 +27,8 @@ pub struct DemoterReport {
     pub rate_mbps: u64,
     /// Whether pages wait that do not fit.
     pub is_wanted: bool,
-    /// Whether none have waited for some time: what an exchange leaves free for a moment is no room.
+    /// Whether none have waited for some time: what an exchange leaves free for a moment is no
+    /// room.
     pub has_room: bool,
     /// Why nothing is exchanged for now.
     pub resting: Option<Rest>,

@@ -29,7 +29,6 @@ const LONG_FUNCTIONS: &[(&str, &str, usize)] = &[
         "the_simulator_compares_and_names_what_is_wrong",
         72,
     ),
-    ("crates/daemon/tests/whole.rs", "from_start_to_signal", 74),
     ("crates/engine/tests/random.rs", "the_books_balance", 94),
     ("crates/workloads/src/bin/hotset.rs", "access_phase", 74),
 ];

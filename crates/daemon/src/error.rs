@@ -1,6 +1,7 @@
 //! Why `pghot run` fails: each a sentence that says what to do.
 
 use std::io;
+use std::time::Duration;
 
 use pghot_hotness::Nid;
 use pghot_linux::knobs::KnobsError;
@@ -69,6 +70,18 @@ pub enum RunError {
          that ends"
     )]
     Stuck(String),
+    /// A thread made no progress for the time of systemd's watchdog.
+    #[error(
+        "{thread} has made no progress for {} s, so pghot ends: the kernel keeps it waiting, maybe \
+         for a disk or a server that does not answer",
+        limit.as_secs_f64()
+    )]
+    Hung {
+        /// The thread.
+        thread: String,
+        /// The watchdog's time.
+        limit: Duration,
+    },
     /// A migrator thread panicked.
     #[error("the migrator of node {0} failed, please report the message above as a bug")]
     Panicked(Nid),

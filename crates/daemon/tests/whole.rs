@@ -9,6 +9,7 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread;
@@ -134,6 +135,41 @@ fn wait_for(socket: &Path, condition: impl Fn(&Status) -> bool) -> Status {
     }
 }
 
+/// What a daemon hears of when systemd runs it, and what it says then.
+struct Systemd {
+    _dir: tempfile::TempDir,
+    socket: UnixDatagram,
+}
+
+impl Systemd {
+    /// Only while this process has no other thread: it changes the environment.
+    fn in_environment() -> Systemd {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("notify");
+        let socket = UnixDatagram::bind(&path).unwrap();
+        let patience = Duration::from_secs(30);
+        socket.set_read_timeout(Some(patience)).unwrap();
+        // SAFETY: no other thread runs that could read the environment meanwhile.
+        unsafe {
+            std::env::set_var("NOTIFY_SOCKET", &path);
+            std::env::set_var("WATCHDOG_USEC", patience.as_micros().to_string());
+        }
+        Systemd { _dir: dir, socket }
+    }
+
+    fn hears(&self, expected: &str) {
+        let mut buffer = [0; 4096];
+        loop {
+            let length = self.socket.recv(&mut buffer).unwrap();
+            let message = String::from_utf8_lossy(&buffer[..length]);
+            assert!(message.contains("\nSTATUS="), "{message}");
+            if message.lines().any(|line| line == expected) {
+                return;
+            }
+        }
+    }
+}
+
 /// Why this test cannot run here, if it cannot.
 fn obstacle() -> Option<&'static str> {
     // SAFETY: geteuid has no arguments and cannot fail.
@@ -152,8 +188,9 @@ fn main() -> ExitCode {
         Some(why) => format!("from_start_to_signal (not run: {why})"),
         None => "from_start_to_signal".to_owned(),
     };
-    let run = || {
-        from_start_to_signal();
+    let systemd = Systemd::in_environment();
+    let run = move || {
+        from_start_to_signal(&systemd);
         Ok(())
     };
     let trial = Trial::test(name, run).with_ignored_flag(obstacle.is_some());
@@ -161,13 +198,15 @@ fn main() -> ExitCode {
 }
 
 /// One test, because the signal that ends a daemon goes to the whole process.
-fn from_start_to_signal() {
+fn from_start_to_signal(systemd: &Systemd) {
     let machine = Machine::new();
     let options = machine.options();
     let socket = options.socket.clone();
     let (root, daemon_options) = (machine.root.clone(), options.clone());
     let daemon = thread::spawn(move || run(daemon_options, &root));
     let up = wait_for(&socket, |status| status.lower_tier[0].totals.passes > 2);
+    systemd.hears("READY=1");
+    systemd.hears("WATCHDOG=1");
 
     assert_eq!(
         up.sources[0].state,
@@ -221,17 +260,21 @@ fn from_start_to_signal() {
         "The page is in the top tier already."
     );
 
-    // An idle daemon takes 0.2 % of a CPU at most. By CPU time, so a busy machine does not matter;
-    // the two questions are in it.
-    let idle_s = 10.0;
-    let before = status(&socket).unwrap();
-    std::thread::sleep(std::time::Duration::from_secs_f64(idle_s));
-    let after = status(&socket).unwrap();
-    let percent = (after.cpu_s - before.cpu_s) / idle_s * 100.0;
-    assert!(percent <= 0.2, "{percent:.3} % of a CPU while idle");
-
+    is_cheap_while_idle(&socket);
     signal_hook::low_level::raise(signal_hook::consts::SIGTERM).unwrap();
     daemon.join().unwrap().unwrap();
+    systemd.hears("STOPPING=1");
     assert_eq!(read(&machine.balancing()), "1");
     assert!(!socket.exists() && !options.state_file.exists());
+}
+
+/// An idle daemon takes 0.2 % of a CPU at most. By CPU time, so a busy machine does not matter; the
+/// two questions are in it.
+fn is_cheap_while_idle(socket: &Path) {
+    let idle_s = 10.0;
+    let before = status(socket).unwrap();
+    std::thread::sleep(std::time::Duration::from_secs_f64(idle_s));
+    let after = status(socket).unwrap();
+    let percent = (after.cpu_s - before.cpu_s) / idle_s * 100.0;
+    assert!(percent <= 0.2, "{percent:.3} % of a CPU while idle");
 }

@@ -1,0 +1,243 @@
+//! Threads that run, panic, hang and end, on a fake machine.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, mpsc};
+
+use pghot_engine::fake::FakeMachine;
+use pghot_engine::{Batch, Found, Held, Machine, Outcome};
+use pghot_hotness::{Nid, Pfn};
+use pghot_linux::host::monotonic;
+
+use super::*;
+use crate::config;
+use crate::lane::Published;
+use crate::testing::{LOWER_PFN, daemon, write};
+
+/// A fake machine in real time, which panics on request.
+#[derive(Default)]
+struct TestHost {
+    machine: FakeMachine,
+    panics: Arc<AtomicBool>,
+    moved: Vec<(Pfn, u64)>,
+}
+
+impl Machine for TestHost {
+    fn now_ms(&self) -> u64 {
+        monotonic().as_millis() as u64
+    }
+    fn top_tier_from(&mut self, from: Nid) -> Option<Vec<Nid>> {
+        assert!(!self.panics.load(Relaxed), "a bug, as this test asks for");
+        self.machine.top_tier_from(from)
+    }
+    fn room_pages(&mut self, target: Nid) -> u64 {
+        self.machine.room_pages(target)
+    }
+    fn resolve(&mut self, pfns: &[Pfn], found: &mut Vec<Found>) {
+        self.machine.resolve(pfns, found);
+    }
+    fn promote(&mut self, batch: &Batch, outcomes: &mut Vec<Outcome>) {
+        self.machine.promote(batch, outcomes);
+        let now_ns = monotonic().as_nanos() as u64;
+        self.moved
+            .extend(batch.folios.iter().map(|folio| (folio.pfn, now_ns)));
+    }
+}
+
+impl LaneHost for TestHost {
+    fn take_moved(&mut self, moved: &mut Vec<(Pfn, u64)>) {
+        moved.append(&mut self.moved);
+    }
+}
+
+/// The same, and a move ends when somebody allows it.
+struct StuckHost {
+    inner: TestHost,
+    entered: mpsc::Sender<()>,
+    released: Mutex<mpsc::Receiver<()>>,
+}
+
+impl Machine for StuckHost {
+    fn now_ms(&self) -> u64 {
+        self.inner.now_ms()
+    }
+    fn top_tier_from(&mut self, from: Nid) -> Option<Vec<Nid>> {
+        self.inner.top_tier_from(from)
+    }
+    fn room_pages(&mut self, target: Nid) -> u64 {
+        self.inner.room_pages(target)
+    }
+    fn resolve(&mut self, pfns: &[Pfn], found: &mut Vec<Found>) {
+        self.inner.resolve(pfns, found);
+    }
+    fn promote(&mut self, batch: &Batch, outcomes: &mut Vec<Outcome>) {
+        self.entered.send(()).unwrap();
+        lock(&self.released).recv().unwrap();
+        self.inner.promote(batch, outcomes);
+    }
+}
+
+impl LaneHost for StuckHost {
+    fn take_moved(&mut self, moved: &mut Vec<(Pfn, u64)>) {
+        self.inner.take_moved(moved);
+    }
+}
+
+fn host(pages: u64) -> TestHost {
+    let mut machine = FakeMachine::tiered3();
+    (LOWER_PFN..LOWER_PFN + pages).for_each(|pfn| machine.map(7, pfn));
+    TestHost {
+        machine,
+        ..TestHost::default()
+    }
+}
+
+fn touch(shared: &Shared, pfn: Pfn) {
+    let (settings, rule) = shared.settings_and_rule();
+    let now_ms = monotonic().as_millis() as u64;
+    for _ in 0..settings.freq_threshold {
+        shared.table.report(pfn, 0, now_ms, &rule);
+    }
+}
+
+fn wait_for(shared: &Shared, condition: impl Fn(&Published) -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !condition(&lock(&shared.lanes[0].published)) {
+        let published = &shared.lanes[0].published;
+        assert!(Instant::now() < deadline, "{:?}", lock(published));
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn moved(published: &Published) -> u64 {
+    published.totals.outcomes.get(Outcome::Moved)
+}
+
+#[test]
+fn a_lane_promotes_obeys_changes_and_stops() {
+    let dir = tempfile::tempdir().unwrap();
+    let (shared, _) = daemon(dir.path());
+    let (mut threads, restorer) = (Threads::default(), restorer(&shared, dir.path()));
+    let hosts: Vec<Box<dyn LaneHost>> = vec![Box::new(host(2))];
+    threads.start_lanes(&shared, hosts).unwrap();
+    touch(&shared, LOWER_PFN);
+    wait_for(&shared, |lane| moved(lane) == 1);
+    wait_for(&shared, |lane| lane.last_pass.ready == 0);
+    assert_eq!(
+        lock(&shared.latency).report().samples,
+        1,
+        "the fake source samples it"
+    );
+
+    shared.set("promote_rate_limit_MBps", "0").unwrap();
+    touch(&shared, LOWER_PFN + 1);
+    wait_for(&shared, |lane| {
+        lane.last_pass.held.get(&Held::RateLimit) == Some(&1)
+    });
+    shared.set("promote_rate_limit_MBps", "1024").unwrap();
+    wait_for(&shared, |lane| moved(lane) == 2);
+
+    shared.set("kmigrated_sleep_ms", "1000").unwrap();
+    let before = Instant::now();
+    end(&shared, threads, restorer).unwrap();
+    assert!(
+        before.elapsed() < Duration::from_millis(900),
+        "sleeps are cut short"
+    );
+}
+
+/// A setting of the fake host that the daemon changes from 1 to 3.
+fn setting(shared: &Shared) -> PathBuf {
+    shared.root.sysctl("kernel.numa_balancing")
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap()
+}
+
+/// The restorer of a daemon that has changed it.
+fn restorer(shared: &Shared, dir: &Path) -> Restorer {
+    let setting = setting(shared);
+    write(&setting, "1\n");
+    write(&shared.root.sysctl("kernel.random.boot_id"), "b\n");
+    let stat = format!("{}/stat", std::process::id());
+    write(
+        &shared.root.proc.join(stat),
+        &read(Path::new("/proc/self/stat")),
+    );
+    let (mut knobs, _) = Knobs::open(&shared.root, &dir.join("state.json")).unwrap();
+    knobs.set(&setting, "3").unwrap();
+    Restorer::new(knobs)
+}
+
+#[test]
+fn after_a_panic_the_host_is_as_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let (shared, _) = daemon(dir.path());
+    let (mut threads, restorer) = (Threads::default(), restorer(&shared, dir.path()));
+    let bad = host(0);
+    let panics = Arc::clone(&bad.panics);
+    threads.start_lanes(&shared, vec![Box::new(bad)]).unwrap();
+    wait_for(&shared, |lane| lane.totals.passes > 0);
+    assert_eq!(read(&setting(&shared)), "3\n");
+    panics.store(true, Relaxed);
+    shared.stop.wait();
+    let error = end(&shared, threads, restorer).unwrap_err();
+    assert!(matches!(error, RunError::Panicked(2)), "{error}");
+    assert_eq!(read(&setting(&shared)), "1\n");
+    assert!(!dir.path().join("state.json").exists());
+}
+
+/// `move_pages` may sleep for ever: on a page under writeback to a server that is gone.
+#[test]
+fn a_migrator_that_never_returns_does_not_keep_the_settings() {
+    let dir = tempfile::tempdir().unwrap();
+    let (shared, _) = daemon(dir.path());
+    let (mut threads, restorer) = (Threads::default(), restorer(&shared, dir.path()));
+    let (entered, is_in) = mpsc::channel();
+    let (release, released) = mpsc::channel();
+    let stuck = StuckHost {
+        inner: host(1),
+        entered,
+        released: Mutex::new(released),
+    };
+    threads.start_lanes(&shared, vec![Box::new(stuck)]).unwrap();
+    touch(&shared, LOWER_PFN);
+    is_in.recv_timeout(Duration::from_secs(20)).unwrap();
+    let ending = Arc::clone(&shared);
+    let ended = thread::spawn(move || end(&ending, threads, restorer));
+    let deadline = Instant::now() + Duration::from_secs(1);
+    while read(&setting(&shared)) != "1\n" {
+        assert!(Instant::now() < deadline, "the mover keeps the settings");
+        thread::sleep(Duration::from_millis(2));
+    }
+    assert!(!ended.is_finished(), "the migrator is not waited for");
+    release.send(()).unwrap();
+    ended.join().unwrap().unwrap();
+}
+
+#[test]
+fn a_thread_that_does_not_end_is_given_up() {
+    let (release, released) = mpsc::channel::<()>();
+    let thread = thread::spawn(move || released.recv().unwrap());
+    let soon = Instant::now() + Duration::from_millis(20);
+    assert!(joined_by(thread, soon).is_none());
+    drop(release);
+    let thread = thread::spawn(|| 7);
+    let later = Instant::now() + Duration::from_secs(20);
+    assert_eq!(joined_by(thread, later).unwrap().unwrap(), 7);
+}
+
+#[test]
+fn a_machine_without_a_lower_tier_is_told_of_the_demo() {
+    let dir = tempfile::tempdir().unwrap();
+    let (shared, _) = daemon(dir.path());
+    let tiers = shared.root.sys.join("devices/virtual/memory_tiering");
+    std::fs::remove_dir_all(tiers).unwrap();
+    let mut options = config::load(Some(Path::new("/dev/null")), Vec::new()).unwrap();
+    options.state_file = dir.path().join("state.json");
+    options.socket = dir.path().join("sock");
+    let error = run(options, &shared.root).unwrap_err();
+    assert!(matches!(error, RunError::NoLowerTier), "{error}");
+    assert!(error.to_string().contains("make demo"));
+}

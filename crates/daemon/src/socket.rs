@@ -1,4 +1,4 @@
-//! The file of the control socket: bound for this user only, and gone at the end.
+//! The file of the control socket: bound for this user and maybe a group, and gone at the end.
 
 use std::fs;
 use std::io;
@@ -31,6 +31,9 @@ pub enum SocketError {
     },
 }
 
+/// The bit that lets the group of a socket connect.
+const GROUP_WRITES: u32 = 0o020;
+
 /// A bound socket; its file goes away with it.
 pub struct Socket {
     /// Where connections arrive.
@@ -39,7 +42,8 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Binds the socket for this user only, replacing one that a dead daemon left behind.
+    /// Binds the socket for this user, and for the group if the umask lets it write; for nobody
+    /// else. Replaces one that a dead daemon left behind.
     pub fn bind(path: &Path) -> Result<Socket, SocketError> {
         let io_error = |source| SocketError::Io {
             path: path.to_owned(),
@@ -70,7 +74,12 @@ impl Socket {
         let path = path.to_owned();
         let socket = Socket { listener, path };
         // Until here the umask keeps others from writing to it, and so from connecting.
-        fs::set_permissions(&socket.path, fs::Permissions::from_mode(0o600)).map_err(io_error)?;
+        let made = fs::symlink_metadata(&socket.path).map_err(io_error)?;
+        let mode = match made.permissions().mode() & GROUP_WRITES {
+            0 => 0o600,
+            _ => 0o660,
+        };
+        fs::set_permissions(&socket.path, fs::Permissions::from_mode(mode)).map_err(io_error)?;
         Ok(socket)
     }
 }
@@ -87,6 +96,16 @@ mod tests {
     use std::os::fd::AsRawFd;
 
     use super::*;
+
+    #[test]
+    fn others_cannot_connect() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("sock");
+        let _socket = Socket::bind(&path).unwrap();
+        let mode = fs::symlink_metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o117, 0, "{mode:o}");
+        assert_eq!(mode & 0o600, 0o600, "{mode:o}");
+    }
 
     #[test]
     fn a_used_socket_is_an_error_and_a_stale_one_is_not() {

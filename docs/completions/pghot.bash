@@ -194,7 +194,7 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__generate)
-            opts="-h --help man completions reference"
+            opts="-h --help man completions reference config"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -35,7 +35,7 @@ complete -c pghot -n "__fish_pghot_needs_command" -f -a "doctor" -d 'Check what 
 complete -c pghot -n "__fish_pghot_needs_command" -f -a "restore" -d 'Put back the kernel settings that a killed daemon left changed'
 complete -c pghot -n "__fish_pghot_needs_command" -f -a "record" -d 'Record which memory programs touch, over time, for `pghot sim replay`'
 complete -c pghot -n "__fish_pghot_needs_command" -f -a "sim" -d 'Run pghot\'s engine, and models of others, on a modelled machine'
-complete -c pghot -n "__fish_pghot_needs_command" -f -a "generate" -d 'Write man pages, shell completions or the reference of tunables'
+complete -c pghot -n "__fish_pghot_needs_command" -f -a "generate" -d 'Write man pages, shell completions, the reference of tunables or a config file'
 complete -c pghot -n "__fish_pghot_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c pghot -n "__fish_pghot_using_subcommand run" -l config -d 'The config file, in TOML [default: /etc/pghot/pghot.toml, if it exists]' -r -F
 complete -c pghot -n "__fish_pghot_using_subcommand run" -l mode -d 'How much a record remembers: `default` takes 1 byte a page, `precision` 4 bytes and knows the accessing node. [default: default]' -r
@@ -134,7 +134,7 @@ complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_su
 complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status explain hint set doctor restore record sim generate help" -f -a "restore" -d 'Put back the kernel settings that a killed daemon left changed'
 complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status explain hint set doctor restore record sim generate help" -f -a "record" -d 'Record which memory programs touch, over time, for `pghot sim replay`'
 complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status explain hint set doctor restore record sim generate help" -f -a "sim" -d 'Run pghot\'s engine, and models of others, on a modelled machine'
-complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status explain hint set doctor restore record sim generate help" -f -a "generate" -d 'Write man pages, shell completions or the reference of tunables'
+complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status explain hint set doctor restore record sim generate help" -f -a "generate" -d 'Write man pages, shell completions, the reference of tunables or a config file'
 complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status explain hint set doctor restore record sim generate help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c pghot -n "__fish_pghot_using_subcommand help; and __fish_seen_subcommand_from sim" -f -a "run" -d 'Run a scenario under several systems and compare them'
 complete -c pghot -n "__fish_pghot_using_subcommand help; and __fish_seen_subcommand_from sim" -f -a "replay" -d 'Replay a recorded profile under several systems and compare them'

@@ -136,7 +136,7 @@ fn restore() -> Command {
 fn generate() -> Command {
     let what = Arg::new("what")
         .value_name("WHAT")
-        .value_parser(["man", "completions", "reference"])
+        .value_parser(["man", "completions", "reference", "config"])
         .required(true)
         .help("What to write");
     let directory = Arg::new("directory")
@@ -145,7 +145,7 @@ fn generate() -> Command {
         .required(true)
         .help("Where to");
     Command::new("generate")
-        .about("Write man pages, shell completions or the reference of tunables")
+        .about("Write man pages, shell completions, the reference of tunables or a config file")
         .hide(true)
         .args([what, directory])
 }

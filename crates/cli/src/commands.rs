@@ -189,6 +189,7 @@ fn generate(matches: &ArgMatches) -> Result<()> {
     match what {
         Some("man") => generate::man(&directory),
         Some("completions") => generate::completions(&directory),
+        Some("config") => generate::config(&directory),
         _ => generate::reference(&directory),
     }
     .map_err(|error| anyhow!("cannot write into {}: {error}", directory.display()))

@@ -1,5 +1,6 @@
-//! Writes what is derived from the command line and the tunables: man pages, completions, and the
-//! reference of tunables. The same input gives the same bytes, so a test can compare them.
+//! Writes what is derived from the command line and the tunables: man pages, completions, the
+//! reference of tunables and a config file of defaults. The same input gives the same bytes, so a
+//! test can compare them.
 
 use std::fmt::Write;
 use std::io;
@@ -23,6 +24,57 @@ pub fn completions(directory: &Path) -> io::Result<()> {
         generate_to(shell, &mut args::command(), "pghot", directory)?;
     }
     Ok(())
+}
+
+/// `pghot.toml`.
+pub fn config(directory: &Path) -> io::Result<()> {
+    std::fs::write(directory.join("pghot.toml"), config_text())
+}
+
+/// Columns of a comment in the config file.
+const COMMENT_COLUMNS: usize = 80;
+
+/// Every option with its default, commented out.
+fn config_text() -> String {
+    let mut text = String::new();
+    comment(
+        &mut text,
+        "The configuration of pghot. Each option is here with its default, commented out; a flag \
+         of `pghot run` overrides it. After a change: `systemctl restart pghot`. `pghot set` \
+         changes tunables without a restart, until pghot ends.",
+    );
+    comment(&mut text, "Fixed while pghot runs:");
+    for option in DAEMON_OPTIONS {
+        comment(&mut text, option.doc);
+        let _ = writeln!(text, "#{} = {:?}", option.name, option.default);
+    }
+    comment(&mut text, "Tunables:");
+    for tunable in TUNABLES {
+        comment(
+            &mut text,
+            &format!("{} [{}]", tunable.doc, args::facts(tunable)),
+        );
+        let default = tunable.show_default(Format::Default);
+        let is_number = default.starts_with(|first: char| first.is_ascii_digit());
+        let quote = if is_number { "" } else { "\"" };
+        let _ = writeln!(text, "#{} = {quote}{default}{quote}", tunable.name);
+    }
+    text.trim_start().to_owned()
+}
+
+/// Adds a paragraph of comment after an empty line.
+fn comment(text: &mut String, paragraph: &str) {
+    let mut line = String::from("\n#");
+    for word in paragraph.split_whitespace() {
+        if line.len() + word.len() >= COMMENT_COLUMNS {
+            text.push_str(&line);
+            line = String::from("\n#");
+        }
+        line.push(' ');
+        line.push_str(word);
+    }
+    text.push_str(&line);
+    text.push('\n');
 }
 
 /// `tunables.md`.
@@ -73,7 +125,27 @@ fn reference_text() -> String {
 
 #[cfg(test)]
 mod tests {
+    use pghot_daemon::config::{load, option_names};
+
     use super::*;
+
+    #[test]
+    fn the_config_file_holds_every_option_at_its_default() {
+        let dir = tempfile::tempdir().unwrap();
+        config(dir.path()).unwrap();
+        let path = dir.path().join("pghot.toml");
+        let commented = std::fs::read_to_string(&path).unwrap();
+        let of_file = load(Some(&path), Vec::new()).unwrap();
+
+        // An option stands right behind its #, and a comment after a space.
+        let is_comment = |line: &&str| line.starts_with("# ") || line.is_empty();
+        let lines = commented.lines().filter(|line| !is_comment(line));
+        let lines: Vec<&str> = lines.map(|line| &line[1..]).collect();
+        let names = lines.iter().map(|line| line.split(' ').next().unwrap());
+        assert_eq!(names.collect::<Vec<_>>(), option_names());
+        std::fs::write(&path, lines.join("\n")).unwrap();
+        assert_eq!(load(Some(&path), Vec::new()).unwrap(), of_file);
+    }
 
     #[test]
     fn everything_is_written() {

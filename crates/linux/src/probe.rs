@@ -185,6 +185,13 @@ pub const FEATURES: &[Feature] = &[
         ask: |root| ask_capability(root, 23, "CAP_SYS_NICE"),
     },
     Feature {
+        id: "cap_dac_override",
+        used_for: "clearing accessed bits of other users' processes",
+        without: Level::Warn,
+        advice: GRANT,
+        ask: |root| ask_capability(root, 1, "CAP_DAC_OVERRIDE"),
+    },
+    Feature {
         id: "cap_dac_read_search",
         used_for: "opening files whose page cache is to move",
         without: Level::Warn,

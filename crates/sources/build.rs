@@ -14,6 +14,9 @@ fn main() {
     let libbpf = env::var("DEP_BPF_INCLUDE").expect("set by libbpf-sys");
     let hotness = env::var("DEP_PGHOT_HOTNESS_INCLUDE").expect("set by pghot-hotness");
     let kernel = root.join("../linux/bpf");
+    // Paths of this machine stay out of what the programs say of their lines.
+    let workspace = root.join("../..").canonicalize().expect("it is there");
+    let prefix_map = format!("-ffile-prefix-map={}/=/pghot/", workspace.display());
     println!("cargo::rerun-if-changed=bpf");
     println!("cargo::rerun-if-changed={}", kernel.display());
     println!("cargo::rerun-if-changed={hotness}");
@@ -24,7 +27,8 @@ fn main() {
             .source(&source)
             .obj(out.join(format!("{name}.bpf.o")))
             .clang_args([
-                format!("-I{}", root.join("bpf").display()).as_str(),
+                prefix_map.as_str(),
+                &format!("-I{}", root.join("bpf").display()),
                 &format!("-I{}", kernel.display()),
                 &format!("-I{hotness}"),
                 &format!("-I{libbpf}"),

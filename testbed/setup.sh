@@ -7,6 +7,8 @@
 #                                the emulator if the host's is too old
 #   testbed/setup.sh --bench     also put the programs of the benchmarks in place: redis-server and
 #                                fio from the host's own release, memtierd from the host itself
+#   testbed/setup.sh --package   also what builds and tests packages: debhelper, rpm, umoci, and a
+#                                Debian with systemd of the host's own release, for guests
 #
 # Kernels, emulator and programs are unpacked into $PGHOT_CACHE (default: ~/.cache/pghot) and never
 # installed.
@@ -17,6 +19,7 @@ cache=${PGHOT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/pghot}
 work= # the folder of the fetch under way
 host_packages=(qemu-system-x86 clang clang-format libelf-dev zlib1g-dev pkg-config make gcc
     libc6-dev attr btrfs-progs e2fsprogs kmod mount xfsprogs xz-utils zstd)
+package_tools=(debhelper lintian mmdebstrap fakeroot rpm umoci)
 
 # depmod and modprobe are there, whoever asks.
 PATH=$PATH:/usr/sbin:/sbin
@@ -43,7 +46,7 @@ missing_packages() {
 
 install_host_packages() {
     local missing as_root=()
-    mapfile -t missing < <(missing_packages "${host_packages[@]}")
+    mapfile -t missing < <(missing_packages "$@")
     ((${#missing[@]})) || return 0
     if ((EUID != 0)); then
         command -v sudo >/dev/null || die "not root and no sudo; please install: ${missing[*]}"
@@ -296,18 +299,51 @@ fetch_bench() {
     attempt memtierd take_memtierd
 }
 
+# --- A Debian for guests --------------------------------------------------------------------------
+
+# lay_out_debian SUITE SOURCE: makes $work/debian/root.img. fakeroot, because mke2fs copies owners
+# as it sees them.
+lay_out_debian() {
+    mmdebstrap --quiet --variant=minbase --include=systemd-sysv \
+        --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
+        "$1" "$work/root.tar" "$2" &&
+        fakeroot sh -ec '
+            mkdir "$1/root"
+            tar -C "$1/root" -xf "$1/root.tar" --exclude="./dev/*"
+            mke2fs -q -t ext4 -d "$1/root" "$1/debian/root.img" 1G' sh "$work"
+}
+
+# A minimal Debian with systemd as an ext4 image, which needs no initramfs: stock kernels have ext4
+# and NVMe built in.
+fetch_debian() {
+    local suite options uri
+    suite=$(. /etc/os-release && echo "${VERSION_CODENAME:-bookworm}")
+    IFS="|" read -r options uri < <(host_archive) ||
+        die "no Debian archive in this host's apt sources, so no Debian can be made for guests"
+    work=$(mktemp -d "$cache/fetch.XXXXXX")
+    say "making a Debian ($suite) with systemd for guests"
+    mkdir "$work/debian"
+    lay_out_debian "$suite" "deb $options $uri $suite main" >"$work/log" 2>&1 || {
+        cat "$work/log" >&2
+        die "no Debian could be made for guests"
+    }
+    replace "$work/debian" debian
+}
+
 main() {
-    local refresh=no bench=no name suite package
+    local refresh=no bench=no packages=no name suite package
     while (($#)); do
         case $1 in
         --refresh) refresh=yes ;;
         --bench) bench=yes ;;
-        *) die "unknown option '$1' (there are --refresh and --bench)" ;;
+        --package) packages=yes ;;
+        *) die "unknown option '$1' (there are --refresh, --bench and --package)" ;;
         esac
         shift
     done
     [[ $(uname -m) == x86_64 ]] || die "the testbed emulates x86-64 and is built for it only"
-    install_host_packages
+    install_host_packages "${host_packages[@]}"
+    [[ $packages == no ]] || install_host_packages "${package_tools[@]}"
     check_rust
     mkdir -p "$cache"
     trap 'rm -rf "$work"' EXIT
@@ -318,6 +354,7 @@ main() {
     host_emulator_is_good || [[ $refresh == no && -x $cache/qemu/bin/qemu-system-x86_64 ]] ||
         fetch_emulator
     [[ $bench == no ]] || fetch_bench "$refresh"
+    [[ $packages == no || $refresh == no && -s $cache/debian/root.img ]] || fetch_debian
 }
 
 main "$@"

@@ -31,13 +31,15 @@ pub enum Error {
         /// Where it was looked for.
         dir: PathBuf,
     },
-    /// A program that only benchmarks need is not in the cache.
-    #[error("{name} is missing ({reason}): run `testbed/setup.sh --bench`")]
+    /// What only some tests or benchmarks need is not in the cache.
+    #[error("{name} is missing ({reason}): run `testbed/setup.sh {option}`")]
     ProgramMissing {
         /// Its name.
         name: String,
         /// Why it is missing, as `setup.sh` said.
         reason: String,
+        /// What brings it.
+        option: &'static str,
     },
     /// A binary for the guest was never built.
     #[error("{path} is missing: run `{command}`", path = path.display())]

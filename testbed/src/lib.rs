@@ -27,6 +27,7 @@
 
 mod daemon;
 pub mod damon;
+mod debian;
 mod error;
 mod initramfs;
 mod kernel;
@@ -39,6 +40,7 @@ mod qemu;
 mod vm;
 
 pub use daemon::{Daemon, number};
+pub use debian::FILES as DEBIAN_FILES;
 pub use error::Error;
 pub use kernel::Kernel;
 pub use ledger::Ledger;

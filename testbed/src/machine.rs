@@ -206,6 +206,7 @@ mod tests {
             "tiered3-roomy",
             "tiered3-la48",
             "tiered3-disk",
+            "tiered3-debian",
             "flat",
         ] {
             let machine = Machine::load(name).unwrap();

@@ -21,5 +21,6 @@ pub fn program(name: &str) -> Result<PathBuf, Error> {
             |_| "it was never fetched".to_owned(),
             |reason| reason.trim().to_owned(),
         ),
+        option: "--bench",
     })
 }

@@ -23,10 +23,6 @@ use crate::protocol::{self, Answer, Call, HELLO, Reply, Request};
 /// Lines of the console shown with a failure: a panic with its trace takes about fifty.
 const CONSOLE_TAIL_LINES: usize = 60;
 
-/// How long a guest may take until its agent answers: six seconds on a host of its own. As all
-/// limits, times the dilation.
-const BOOT_LIMIT: Duration = Duration::from_secs(60);
-
 /// A clock for the guest that is slower than the host's; see `testbed/dilate`.
 pub(crate) struct Dilation {
     /// How many times slower.
@@ -79,12 +75,13 @@ pub fn emulator_version() -> Result<String, Error> {
 }
 
 impl Qemu {
-    /// Starts QEMU with `options` and waits for the agent's first word. `limit` is guest time.
+    /// Starts QEMU with `options` and waits for the agent's first word, at most for the first
+    /// limit; the second is that of the guest's life. Both are guest time.
     pub(crate) fn start(
         options: &[String],
         dilation: Option<&Dilation>,
         dir: Arc<TempDir>,
-        limit: Duration,
+        (boot_limit, limit): (Duration, Duration),
     ) -> Result<Self, Error> {
         let by = dilation.map_or(1, |dilation| dilation.by);
         let limit = limit * by;
@@ -135,7 +132,7 @@ impl Qemu {
             dilation: by,
             dir,
         };
-        qemu.reply(&hello, "boot", limit.min(BOOT_LIMIT * by))?;
+        qemu.reply(&hello, "boot", limit.min(boot_limit * by))?;
         Ok(qemu)
     }
 

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+use crate::debian;
 use crate::initramfs;
 use crate::process::{Output, Process};
 use crate::protocol::{Answer, Bytes, CHUNK_MAX, Call};
@@ -16,6 +17,13 @@ use crate::{Error, Kernel, Machine};
 /// The kernel's options. Any oops ends the guest at once, warnings reach the console, and the timer
 /// check is left out because an emulator on a busy host fails it now and then.
 const APPEND: &str = "console=ttyS0 loglevel=5 panic=-1 oops=panic no_timer_check";
+
+/// How long a guest may take until its agent answers: six seconds on a host of its own. As all
+/// limits, times the dilation.
+const BOOT_LIMIT: Duration = Duration::from_secs(60);
+
+/// The same with systemd.
+const DEBIAN_BOOT_LIMIT: Duration = Duration::from_secs(300);
 
 /// How often a guest that does not come up is booted again.
 const BOOT_RETRIES: u32 = 2;
@@ -45,6 +53,9 @@ pub struct Spec<'a> {
     /// How many times slower than the host's the guest's clock runs; 1 for as fast. What the
     /// emulator does takes so many times less guest time. Limits are guest time.
     pub dilation: u32,
+    /// Whether systemd of a real Debian runs the guest, from its disk, which the machine must have.
+    /// The binaries, files of any kind, are in [`DEBIAN_FILES`](crate::DEBIAN_FILES) then.
+    pub debian: bool,
     /// Who watches the accesses of a workload that asks for it; nobody by default.
     pub watch: Option<Watch>,
 }
@@ -72,6 +83,7 @@ impl<'a> Spec<'a> {
             binaries,
             limit: Duration::from_secs(120),
             dilation: 1,
+            debian: false,
             watch: None,
         }
     }
@@ -116,17 +128,7 @@ impl Vm {
     pub fn boot(spec: &Spec) -> Result<Self, Error> {
         let agent = built_file("pghot-agent", "pghot-testbed")?;
         let dir = qemu::guest_dir()?;
-        let initrd = dir.path().join("initramfs.cpio");
-        let modules = match spec.machine.modules {
-            true => spec.kernel.modules.as_slice(),
-            false => &[],
-        };
-        let archive = initramfs::build(&agent, spec.binaries, modules)?;
-        fs::write(&initrd, archive).map_err(Error::io(&initrd))?;
-
         let disk = dir.path().join("disk");
-        let sized = fs::File::create(&disk).and_then(|f| f.set_len(spec.machine.disk_mib << 20));
-        sized.map_err(Error::io(&disk))?;
         let mut options = spec.machine.qemu_options(&disk);
         let mut option = |name: &str, value: String| options.extend([name.to_owned(), value]);
         if let Some(watch) = &spec.watch {
@@ -134,8 +136,16 @@ impl Vm {
             option("-plugin", watch.option(&plugin, spec.machine));
         }
         option("-kernel", spec.kernel.image.display().to_string());
-        option("-initrd", initrd.display().to_string());
-        option("-append", format!("{APPEND} {}", spec.machine.append));
+        let mut append = format!("{APPEND} {}", spec.machine.append);
+        if spec.debian {
+            debian::make_disk(&disk, &agent, spec.binaries)?;
+            append += &format!(" {}", debian::APPEND);
+        } else {
+            let initrd = dir.path().join("initramfs.cpio");
+            Self::make_files(spec, &agent, &initrd, &disk)?;
+            option("-initrd", initrd.display().to_string());
+        }
+        option("-append", append);
         let dilation = match spec.dilation {
             0 | 1 => None,
             by => Some(Dilation {
@@ -143,7 +153,25 @@ impl Vm {
                 library: built_file("libpghot_dilate.so", "pghot-dilate")?,
             }),
         };
-        Self::start(&options, dilation.as_ref(), &Arc::new(dir), spec.limit)
+        let boot_limit = if spec.debian {
+            DEBIAN_BOOT_LIMIT
+        } else {
+            BOOT_LIMIT
+        };
+        let limits = (boot_limit, spec.limit);
+        Self::start(&options, dilation.as_ref(), &Arc::new(dir), limits)
+    }
+
+    /// Writes the initramfs and an empty disk.
+    fn make_files(spec: &Spec, agent: &Path, initrd: &Path, disk: &Path) -> Result<(), Error> {
+        let modules = match spec.machine.modules {
+            true => spec.kernel.modules.as_slice(),
+            false => &[],
+        };
+        let archive = initramfs::build(agent, spec.binaries, modules)?;
+        fs::write(initrd, archive).map_err(Error::io(initrd))?;
+        let sized = fs::File::create(disk).and_then(|f| f.set_len(spec.machine.disk_mib << 20));
+        sized.map_err(Error::io(disk))
     }
 
     /// Starts QEMU, and again if the guest dies or hangs before its agent answers: emulated CPUs
@@ -153,11 +181,11 @@ impl Vm {
         options: &[String],
         dilation: Option<&Dilation>,
         dir: &Arc<TempDir>,
-        limit: Duration,
+        limits: (Duration, Duration),
     ) -> Result<Self, Error> {
         let mut failed = 0;
         loop {
-            match Qemu::start(options, dilation, Arc::clone(dir), limit) {
+            match Qemu::start(options, dilation, Arc::clone(dir), limits) {
                 Err(error @ (Error::Gone { .. } | Error::Hang { .. })) if failed < BOOT_RETRIES => {
                     failed += 1;
                     eprintln!("testbed: the guest did not come up and is booted again: {error}");

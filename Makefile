@@ -6,6 +6,8 @@
 # make lint         formats and clippy, warnings are errors
 # make unit         the tests that need no emulated machine
 # make vm-6.12      the tests in emulated machines on one kernel of testbed/kernels.toml
+# make package      a static pghot, a .deb, an .rpm and a container image, into out/
+# make package-test install, kill, upgrade and remove the .deb in a guest with a real Debian
 # make deny         licences and sources of dependencies
 # make accuracy     how exactly each hotness source finds a known hot set
 # make costs        what each hotness source costs, and what programs feel of it
@@ -16,7 +18,7 @@
 CARGO ?= cargo
 VM_TEST = PGHOT_LONG=1 $(CARGO) test --quiet --release -p pghot-testbed --test vm --
 
-.PHONY: setup build demo test test-long lint unit deny accuracy costs bench bench-quick doc
+.PHONY: setup build demo test test-long lint unit package package-test deny accuracy costs bench bench-quick doc
 
 setup:
 	@testbed/setup.sh
@@ -42,9 +44,16 @@ test: lint
 	@testbed/setup.sh --bench
 	@testbed/run-tests.sh
 
-test-long: lint deny
-	@testbed/setup.sh --bench
+test-long: lint deny package
+	@testbed/setup.sh --bench --package
 	@PGHOT_LONG=1 testbed/run-tests.sh
+
+package: setup
+	@testbed/setup.sh --package
+	@packaging/build.sh
+
+package-test: package build
+	PGHOT_LONG=1 $(CARGO) test --quiet --release -p pghot-testbed --test vm_package
 
 deny:
 	$(CARGO) deny --version >/dev/null 2>&1 || $(CARGO) install --locked cargo-deny

@@ -1,0 +1,235 @@
+//! The Debian package in a guest that runs a real Debian with systemd: installed, used, killed,
+//! hung, upgraded, removed and purged; whatever happens, the host is as it was.
+//!
+//! It takes `make package` and `testbed/setup.sh --package` before, and minutes, so it is left to
+//! `make package-test` and `make test-long`.
+
+#[path = "vm/debian.rs"]
+mod debian;
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use libtest_mimic::{Arguments, Failed, Trial};
+use pghot_testbed::{Kernel, number};
+use serde_json::Value;
+
+use debian::Host;
+
+/// What `systemd-analyze security` may say of the unit at most, in tenths: 0 is best, and 100 no
+/// protection at all.
+const EXPOSURE_MAX: &str = "26";
+
+const BALANCING: &str = "/proc/sys/kernel/numa_balancing";
+
+fn main() -> ExitCode {
+    let mut trials = Vec::new();
+    if std::env::var_os("PGHOT_LONG").is_some() {
+        for kernel in Kernel::names().unwrap_or_default() {
+            let name = format!("{kernel}::tiered3-debian::the_package_comes_and_goes");
+            let run =
+                move || comes_and_goes(&kernel).map_err(|error| Failed::from(format!("{error:#}")));
+            trials.push(Trial::test(name, run));
+        }
+    }
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads.get_or_insert(1);
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// What is done, and what does it.
+type Step = (&'static str, fn(&Host) -> Result<()>);
+
+/// One guest for all of it, because each step takes the host as the one before left it.
+fn comes_and_goes(kernel: &str) -> Result<()> {
+    let host = Host::boot(kernel)?;
+    let steps: [Step; 8] = [
+        ("installing", installs),
+        ("promoting", promotes),
+        ("promoting a file", promotes_a_file),
+        ("every source", every_source_runs),
+        ("kill -9", is_killed),
+        ("a hang", hangs),
+        ("the upgrade", upgrades),
+        ("going", goes),
+    ];
+    for (what, step) in steps {
+        let start = Instant::now();
+        step(&host).with_context(|| format!("{what}; the journal:\n{}", host.journal()))?;
+        println!(
+            "{kernel}: {what} took {:.0} s",
+            start.elapsed().as_secs_f64()
+        );
+    }
+    Ok(())
+}
+
+/// One command, and the daemon is at work, with the rights that the unit leaves it.
+fn installs(host: &Host) -> Result<()> {
+    host.run(&["apt-get", "install", "--yes", &host.package])?;
+    host.wait_active()?;
+    ensure!(
+        host.settings()? != host.settings_before,
+        "pghot has changed no setting"
+    );
+    host.run(&[
+        "systemd-analyze",
+        "security",
+        "--threshold",
+        EXPOSURE_MAX,
+        "pghot.service",
+    ])?;
+    let status = host.run(&["systemctl", "show", "--property=StatusText", "pghot"])?;
+    ensure!(status.contains("pages promoted from node 2"), "{status}");
+    // The control socket is the group's, and nobody else's.
+    host.run_as("pghot", &["pghot", "status"])?;
+    ensure!(host.run_as("1000", &["pghot", "status"]).is_err());
+    Ok(())
+}
+
+/// Runs a workload as a user, which is the harder case: for root's own memory fewer capabilities
+/// do. All of it is hot; returns how many of its pages are left in the lower tier.
+fn promote(host: &Host, workload: &str) -> Result<f64> {
+    let usual = "--home 2 --fast 0,1 --cpus 0 --until-promoted";
+    let argv = workload.split(' ').chain(usual.split(' '));
+    let said = host.run_as("1000", &argv.collect::<Vec<_>>())?;
+    let done = said.lines().rev().find(|line| line.contains("\"done\""));
+    let done: Value = serde_json::from_str(done.context("the workload did not say `done`")?)?;
+    ensure!(done["errors"] == 0, "pages lost their content: {done}");
+    Ok(number(&done, "/hot_left")?)
+}
+
+/// Base pages that pghot has promoted. None may have been refused to it.
+fn moved(host: &Host) -> Result<f64> {
+    let status = host.status()?;
+    let outcome = |name| number(&status, &format!("/lower_tier/0/totals/outcomes/{name}"));
+    ensure!(outcome("denied")? == 0.0, "{status:#}");
+    Ok(outcome("moved")?)
+}
+
+fn promotes(host: &Host) -> Result<()> {
+    let left = promote(host, "hotset --size-mib 32 --seconds 120")?;
+    ensure!(left == 0.0, "{left} pages are left: {:#}", host.status()?);
+    ensure!(moved(host)? >= 8192.0, "not by pghot: {:#}", host.status()?);
+    Ok(())
+}
+
+/// A user's file, which pghot finds by its number, through what the unit shows it of the mounts.
+fn promotes_a_file(host: &Host) -> Result<()> {
+    host.run(&["install", "--directory", "--owner=1000", "/home/user"])?;
+    host.run(&["pghot", "set", "enabled_sources", "0x8"])?;
+    let before = moved(host)?;
+    let left = promote(
+        host,
+        "pagecache --file /home/user/file --size-mib 16 --seconds 120",
+    )?;
+    ensure!(left <= 16.0, "{left} pages are left: {:#}", host.status()?);
+    let by_pghot = moved(host)? - before;
+    ensure!(
+        by_pghot >= 4080.0,
+        "{by_pghot} by pghot: {:#}",
+        host.status()?
+    );
+    host.run(&["pghot", "set", "enabled_sources", "0x5"])?;
+    host.run(&["rm", "-r", "/home/user"])?;
+    Ok(())
+}
+
+/// None lacks a capability, a system call or a file. An emulator has no hardware samples.
+fn every_source_runs(host: &Host) -> Result<()> {
+    host.run(&["pghot", "set", "enabled_sources", "0x3f"])?;
+    let status = host.status()?;
+    let sources = status["sources"].as_array().context("no sources")?;
+    let can_run = |source: &&Value| source["name"] != "hw_sample";
+    for source in sources.iter().filter(can_run) {
+        let is_well = source["state"] == "running" || source["state"] == "standing_by";
+        ensure!(is_well, "{source:#}");
+    }
+    // Page tables of a user's process are cleared through a file that is his. The kernel's
+    // balancing, which is as before pghot now, would move his pages too.
+    host.run(&["pghot", "set", "enabled_sources", "0x4"])?;
+    host.vm.write(BALANCING, "0")?;
+    let before = host.recorded("pgtscan")?;
+    promote(host, "hotset --size-mib 8 --seconds 20")?;
+    let recorded = host.recorded("pgtscan")?;
+    ensure!(recorded > before, "{:#}", host.status()?);
+    host.vm.write(BALANCING, "1")?;
+    host.run(&["pghot", "set", "enabled_sources", "0x5"])?;
+    Ok(())
+}
+
+/// First without a restart, to see that systemd alone puts the settings back; then with it.
+fn is_killed(host: &Host) -> Result<()> {
+    host.override_unit(Some("Restart=no"))?;
+    host.signal(libc::SIGKILL)?;
+    host.wait_state("failed")?;
+    host.ensure_settings_are_back()?;
+    host.override_unit(None)?;
+    host.run(&["systemctl", "start", "pghot"])?;
+    host.wait_active()?;
+
+    let (pid, restarts) = (host.main_pid()?, host.restarts()?);
+    host.signal(libc::SIGKILL)?;
+    host.wait_restarted(restarts)?;
+    ensure!(host.main_pid()? != pid);
+    is_as_it_was_while_stopped(host)
+}
+
+/// A process that does nothing any more, and a thread that never comes back while the others go on,
+/// as one that waits for a dead server. The watchdog is a shorter one.
+fn hangs(host: &Host) -> Result<()> {
+    host.override_unit(Some("WatchdogSec=10s"))?;
+    host.run(&["systemctl", "restart", "pghot"])?;
+    let restarts = host.restarts()?;
+    host.signal(libc::SIGSTOP)?;
+    host.wait_restarted(restarts)?;
+
+    let restarts = host.restarts()?;
+    host.freeze_thread("migrator2")?;
+    host.wait_restarted(restarts)?;
+    let said = "the migrator of node 2 has made no progress for 10 s";
+    ensure!(host.journal().contains(said), "the thread is not named");
+    host.override_unit(None)?;
+    is_as_it_was_while_stopped(host)
+}
+
+fn is_as_it_was_while_stopped(host: &Host) -> Result<()> {
+    host.run(&["systemctl", "stop", "pghot"])?;
+    host.ensure_settings_are_back()?;
+    host.run(&["systemctl", "reset-failed", "pghot"])?;
+    host.run(&["systemctl", "start", "pghot"])?;
+    host.wait_active()
+}
+
+fn upgrades(host: &Host) -> Result<()> {
+    let pid = host.main_pid()?;
+    let newer = host.make_newer_package()?;
+    host.run(&["apt-get", "install", "--yes", &newer])?;
+    host.run(&["rm", &newer])?;
+    host.wait_active()?;
+    ensure!(host.main_pid()? != pid, "the old daemon runs on");
+    let version = host.run(&["dpkg-query", "--show", "--showformat=${Version}", "pghot"])?;
+    ensure!(version.ends_with("+newer"), "{version}");
+    is_as_it_was_while_stopped(host)
+}
+
+fn goes(host: &Host) -> Result<()> {
+    host.run(&["apt-get", "remove", "--yes", "pghot"])?;
+    host.ensure_settings_are_back()?;
+    ensure!(
+        host.vm.exists("/etc/pghot/pghot.toml")?,
+        "the configuration stays until the purge"
+    );
+    ensure!(!host.vm.exists("/usr/bin/pghot")?);
+    host.run(&["apt-get", "purge", "--yes", "pghot"])?;
+    host.ensure_settings_are_back()?;
+    let left = host.new_files()?;
+    ensure!(left.is_empty(), "the purge leaves {}", left.join(", "));
+    let group = host.run(&["getent", "group", "pghot"])?;
+    ensure!(
+        group.starts_with("pghot:"),
+        "groups stay, as Debian wants it"
+    );
+    Ok(())
+}

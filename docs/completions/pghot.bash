@@ -31,6 +31,9 @@ _pghot() {
             pghot,hint)
                 cmd="pghot__subcmd__hint"
                 ;;
+            pghot,metrics)
+                cmd="pghot__subcmd__metrics"
+                ;;
             pghot,record)
                 cmd="pghot__subcmd__record"
                 ;;
@@ -63,6 +66,9 @@ _pghot() {
                 ;;
             pghot__subcmd__help,hint)
                 cmd="pghot__subcmd__help__subcmd__hint"
+                ;;
+            pghot__subcmd__help,metrics)
+                cmd="pghot__subcmd__help__subcmd__metrics"
                 ;;
             pghot__subcmd__help,record)
                 cmd="pghot__subcmd__help__subcmd__record"
@@ -140,7 +146,7 @@ _pghot() {
 
     case "${cmd}" in
         pghot)
-            opts="-h -V --help --version run status explain hint set doctor restore record sim generate help"
+            opts="-h -V --help --version run status metrics explain hint set doctor restore record sim generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -208,7 +214,7 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__help)
-            opts="run status explain hint set doctor restore record sim generate help"
+            opts="run status metrics explain hint set doctor restore record sim generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -278,6 +284,20 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__help__subcmd__hint)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        pghot__subcmd__help__subcmd__metrics)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -467,6 +487,28 @@ _pghot() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        pghot__subcmd__metrics)
+            opts="-h --openmetrics --config --socket --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         pghot__subcmd__record)
             opts="-h --pid --seconds --interval-ms --stall-max-ms --no-names --pause-sources --out --config --socket --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -532,7 +574,7 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__run)
-            opts="-h --config --dry-run --mode --socket --hint-socket --state-file --freq-threshold --freq-window-ms --target-nid --kmigrated-sleep-ms --kmigrated-batch-nr --promote-rate-limit-MBps --demote-rate-limit-MBps --enabled-sources --scan-stall-max-ms --quick-fault-ms --help"
+            opts="-h --config --dry-run --mode --socket --hint-socket --state-file --metrics-address --freq-threshold --freq-window-ms --target-nid --kmigrated-sleep-ms --kmigrated-batch-nr --promote-rate-limit-MBps --demote-rate-limit-MBps --enabled-sources --scan-stall-max-ms --quick-fault-ms --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -555,6 +597,10 @@ _pghot() {
                     return 0
                     ;;
                 --state-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --metrics-address)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -20,6 +20,7 @@ pub fn command() -> Command {
         .arg_required_else_help(true)
         .subcommand(run())
         .subcommand(status())
+        .subcommand(metrics())
         .subcommand(explain())
         .subcommand(hint())
         .subcommand(set())
@@ -54,6 +55,21 @@ fn status() -> Command {
         .about("Show what the daemon does, and why nothing moves if nothing does")
         .arg(json())
         .args([config(), option_arg("socket")])
+}
+
+fn metrics() -> Command {
+    let openmetrics = Arg::new("openmetrics")
+        .long("openmetrics")
+        .action(ArgAction::SetTrue)
+        .help("Print OpenMetrics 1.0 instead of Prometheus's older text format");
+    Command::new("metrics")
+        .about("Print the daemon's metrics once, for Prometheus")
+        .long_about(
+            "Print the daemon's metrics once, in the text format of Prometheus, as promtool and \
+             node_exporter's textfile collector read it. To have the daemon serve them over HTTP, \
+             set metrics_address.",
+        )
+        .args([openmetrics, config(), option_arg("socket")])
 }
 
 fn explain() -> Command {

@@ -8,6 +8,7 @@ use anyhow::{Result, anyhow};
 use clap::ArgMatches;
 use pghot_daemon::config::{self, DAEMON_OPTIONS, Options};
 use pghot_daemon::doctor::{self, Grade};
+use pghot_daemon::metrics::{Format, render};
 use pghot_daemon::protocol::{Request, Response, ask};
 use pghot_daemon::run;
 use pghot_engine::Tunable;
@@ -23,6 +24,7 @@ pub fn dispatch(matches: &ArgMatches) -> Result<ExitCode> {
     match matches.subcommand() {
         Some(("run", matches)) => run_daemon(matches),
         Some(("status", matches)) => status(matches),
+        Some(("metrics", matches)) => metrics(matches),
         Some(("explain", matches)) => explain(matches),
         Some(("hint", matches)) => hint(matches),
         Some(("set", matches)) => set(matches),
@@ -91,6 +93,17 @@ fn status(matches: &ArgMatches) -> Result<()> {
     match request(matches, &Request::Status)? {
         Response::Status(status) if matches.get_flag("json") => say_json(&status),
         Response::Status(status) => say(&show_status::text(&status)),
+        _ => Err(unexpected()),
+    }
+}
+
+fn metrics(matches: &ArgMatches) -> Result<()> {
+    let format = match matches.get_flag("openmetrics") {
+        true => Format::OpenMetrics,
+        false => Format::Classic,
+    };
+    match request(matches, &Request::Status)? {
+        Response::Status(status) => say(&render(&status, format)),
         _ => Err(unexpected()),
     }
 }

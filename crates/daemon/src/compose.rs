@@ -2,6 +2,7 @@
 //! computed while nobody asks.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use pghot_engine::{Held, PassReport, Settings, TUNABLES, Tunable};
@@ -39,6 +40,8 @@ pub fn status(shared: &Shared) -> Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         kernel: kernel_release(&shared.root),
         uptime_s: shared.started.elapsed().as_secs_f64(),
+        started_unix_s: shared.started_unix.as_millis() as f64 / 1000.0,
+        config_generation: shared.config_generation.load(Ordering::Relaxed),
         now_ms: monotonic().as_millis() as u64,
         mode: mode_name(settings.mode).to_owned(),
         dry_run: shared.dry_run,

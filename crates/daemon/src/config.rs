@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use pghot_engine::{Settings, TUNABLES};
@@ -28,6 +29,8 @@ pub struct Options {
     pub hint_socket: PathBuf,
     /// Where changed kernel settings are noted.
     pub state_file: PathBuf,
+    /// Where metrics are served over HTTP, if they are.
+    pub metrics_address: Option<SocketAddr>,
 }
 
 /// An option that is no tunable: it is fixed while the daemon runs.
@@ -83,6 +86,27 @@ pub const DAEMON_OPTIONS: &[DaemonOption] = &[
               back.",
         default: "/run/pghot/state.json",
         store: |options, text| store_path("state_file", &mut options.state_file, text),
+    },
+    DaemonOption {
+        name: "metrics_address",
+        value_name: "ADDRESS",
+        doc: "Where metrics are served over HTTP, for Prometheus: an address and a port such as \
+              `127.0.0.1:9464` or `[::1]:9464`, or `off`. Everybody who reaches the port may read \
+              them. A TCP socket that the service manager passes is taken instead.",
+        default: "off",
+        store: |options, text| {
+            let not_one = |_| {
+                format!(
+                    "metrics_address is an address and a port such as 127.0.0.1:9464, or off, not \
+                     `{text}`"
+                )
+            };
+            options.metrics_address = match text {
+                "off" => None,
+                text => Some(text.parse().map_err(not_one)?),
+            };
+            Ok(())
+        },
     },
 ];
 
@@ -189,6 +213,7 @@ fn resolve(assignments: &[Assignment]) -> Result<Options, ConfigError> {
         socket: PathBuf::new(),
         hint_socket: PathBuf::new(),
         state_file: PathBuf::new(),
+        metrics_address: None,
     };
     let invalid = |origin: &Origin, message| ConfigError::Invalid {
         origin: origin.clone(),
@@ -245,7 +270,8 @@ mod tests {
                     freq_threshold = 5\nfreq_window_ms = 16_000\ntarget_nid = 1\n\
                     kmigrated_sleep_ms = 50\nkmigrated_batch_nr = 64\n\
                     promote_rate_limit_MBps = 0\nenabled_sources = 0x1\nscan_stall_max_ms = 20\n\
-                    quick_fault_ms = 250\ndemote_rate_limit_MBps = 16\n";
+                    quick_fault_ms = 250\ndemote_rate_limit_MBps = 16\n\
+                    metrics_address = \"[::1]:9464\"\n";
         let assignments = from_file(text).unwrap();
         let mut names: Vec<_> = assignments.iter().map(|a| a.name.as_str()).collect();
         let mut all = option_names();
@@ -258,6 +284,7 @@ mod tests {
         assert_eq!(options.settings.enabled_sources, 1);
         assert_eq!(options.socket, Path::new("/a"));
         assert_eq!(options.settings.target_nid, Some(1));
+        assert_eq!(options.metrics_address, "[::1]:9464".parse().ok());
     }
 
     #[test]
@@ -305,6 +332,10 @@ mod tests {
                 "line 1: mode is `default` or `precision`, not `fast`",
             ),
             ("socket = \"\"", "line 1: socket is a path"),
+            (
+                "metrics_address = \"localhost\"",
+                "line 1: metrics_address is an address and a port",
+            ),
             ("\nmode = ", "line 2: this is not TOML"),
             (
                 "mode = \"default\"\nmode = \"default\"",

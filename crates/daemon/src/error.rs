@@ -7,6 +7,7 @@ use pghot_hotness::Nid;
 use pghot_linux::knobs::KnobsError;
 use pghot_linux::{HostError, ReadError};
 
+use crate::metrics::ListenError;
 use crate::socket::SocketError;
 
 /// Why the daemon could not start, or how it ended badly.
@@ -48,6 +49,9 @@ pub enum RunError {
     /// The control socket could not be used.
     #[error(transparent)]
     Socket(#[from] SocketError),
+    /// The metrics could not be served.
+    #[error(transparent)]
+    Metrics(#[from] ListenError),
     /// The records could not be set up.
     #[error(transparent)]
     Records(#[from] pghot_sources::Error),

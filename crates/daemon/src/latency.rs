@@ -13,6 +13,11 @@ const WAITING_MAX: usize = 1 << 16;
 /// The longest wait that is told apart, in us.
 const LONGEST_US: u64 = 600_000_000;
 
+/// Upper bounds of the counts of waits, in ms; a last count has those beyond.
+pub const BOUNDS_MS: [u64; 12] = [
+    10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000,
+];
+
 /// Waits of sampled pages, in ms.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LatencyReport {
@@ -24,12 +29,18 @@ pub struct LatencyReport {
     pub p99_ms: f64,
     /// The longest wait.
     pub max_ms: f64,
+    /// All waits together.
+    pub sum_ms: f64,
+    /// Waits up to each of [`BOUNDS_MS`] that are longer than the one before, and those beyond.
+    pub counts: Vec<u64>,
 }
 
 /// Matches "became ready" samples with moves.
 pub struct Latency {
     ready_ns: HashMap<Pfn, u64>,
     waits_us: Histogram<u64>,
+    sum_us: u64,
+    counts: [u64; BOUNDS_MS.len() + 1],
 }
 
 impl Latency {
@@ -40,6 +51,8 @@ impl Latency {
             // Two digits: a percentile is right within 1 %. The bounds are constants that fit.
             waits_us: Histogram::new_with_bounds(1, LONGEST_US, 2)
                 .expect("constant bounds are valid"),
+            sum_us: 0,
+            counts: [0; BOUNDS_MS.len() + 1],
         }
     }
 
@@ -62,21 +75,23 @@ impl Latency {
             && ready_ns <= when_ns
         {
             self.ready_ns.remove(&pfn);
-            self.waits_us.saturating_record((when_ns - ready_ns) / 1000);
+            let wait_us = (when_ns - ready_ns) / 1000;
+            self.waits_us.saturating_record(wait_us);
+            self.sum_us = self.sum_us.saturating_add(wait_us);
+            self.counts[BOUNDS_MS.partition_point(|bound| bound * 1000 < wait_us)] += 1;
         }
     }
 
     /// All waits so far.
     pub fn report(&self) -> LatencyReport {
         let ms = |us: u64| us as f64 / 1000.0;
-        if self.waits_us.is_empty() {
-            return LatencyReport::default();
-        }
         LatencyReport {
             samples: self.waits_us.len(),
             p50_ms: ms(self.waits_us.value_at_quantile(0.5)),
             p99_ms: ms(self.waits_us.value_at_quantile(0.99)),
             max_ms: ms(self.waits_us.max()),
+            sum_ms: ms(self.sum_us),
+            counts: self.counts.to_vec(),
         }
     }
 }
@@ -88,7 +103,7 @@ mod tests {
     #[test]
     fn waits_are_measured_for_sampled_pages_only() {
         let mut latency = Latency::new();
-        assert_eq!(latency.report(), LatencyReport::default());
+        assert_eq!(latency.report().samples, 0);
         for pfn in 0..100 {
             latency.ready(pfn, 1_000_000);
             latency.moved(pfn, 1_000_000 + (pfn + 1) * 1_000_000);
@@ -100,6 +115,8 @@ mod tests {
         assert!((report.p50_ms - 50.0).abs() < 1.0, "{report:?}");
         assert!((report.p99_ms - 99.0).abs() < 1.0, "{report:?}");
         assert!((report.max_ms - 100.0).abs() < 1.5, "{report:?}");
+        assert_eq!(report.sum_ms, 5050.0);
+        assert_eq!(report.counts[..5], [10, 15, 25, 50, 0]);
     }
 
     #[test]

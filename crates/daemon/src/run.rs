@@ -15,11 +15,11 @@ use pghot_sources::{Config, RecordMaps, SOURCES};
 use tracing::{info, warn};
 
 use crate::config::{Options, mode_name};
-use crate::control::Control;
 use crate::error::RunError;
 use crate::heap;
 use crate::kernel::Kernel;
 use crate::lane::{Lane, LaneHost};
+use crate::listeners::{Listeners, Serving};
 use crate::lock;
 use crate::machine::{check_target, lower_tier_nids, span_of};
 use crate::pulse::{Beating, Pulses};
@@ -28,7 +28,6 @@ use crate::room;
 use crate::service;
 use crate::shared::Shared;
 use crate::signals::SignalWatch;
-use crate::socket::Socket;
 use crate::sources::Sources;
 use crate::stop::Stop;
 
@@ -48,7 +47,7 @@ pub fn run(options: Options, root: &SysRoot) -> Result<(), RunError> {
     let (knobs, recovered) = Knobs::open(root, &options.state_file)?;
     let restorer = Restorer::new(knobs);
     restorer::log(&recovered);
-    let socket = Socket::bind(&options.socket)?;
+    let listeners = Listeners::bind(&options)?;
     let (settings, dry_run) = (options.settings.clone(), options.dry_run);
     let (maps, table) = RecordMaps::create(settings.mode, &span)?;
     let table = Arc::new(table);
@@ -59,7 +58,7 @@ pub fn run(options: Options, root: &SysRoot) -> Result<(), RunError> {
     let shared = Shared::new(root.clone(), table, settings, &nids, sources, dry_run, stop)?;
     let shared = Arc::new(shared);
     let mut threads = Threads::default();
-    let started = start(&options, &topology, socket, &shared, &mut threads);
+    let started = start(&options, &topology, listeners, &shared, &mut threads);
     if started.is_ok() {
         shared.stop.wait();
     }
@@ -73,7 +72,7 @@ pub fn run(options: Options, root: &SysRoot) -> Result<(), RunError> {
 fn start(
     options: &Options,
     topology: &Topology,
-    socket: Socket,
+    listeners: Listeners,
     shared: &Arc<Shared>,
     threads: &mut Threads,
 ) -> Result<(), RunError> {
@@ -87,7 +86,7 @@ fn start(
     }
     // Late, because it makes programs take hint faults.
     start_sources(shared)?;
-    threads.control = Some(Control::start(socket, Arc::clone(shared)).map_err(RunError::Thread)?);
+    threads.serving = Some(listeners.serve(shared).map_err(RunError::Thread)?);
     announce(options, shared);
     threads.start_demoter(shared, topology)?;
     threads.start_lanes(shared, hosts)?;
@@ -144,7 +143,7 @@ struct Threads {
     watchdog: Option<JoinHandle<Result<(), RunError>>>,
     /// Of the lanes and of the demoter.
     pulses: Pulses,
-    control: Option<Control>,
+    serving: Option<Serving>,
 }
 
 impl Threads {
@@ -209,8 +208,8 @@ fn end(shared: &Arc<Shared>, threads: Threads, restorer: Restorer) -> Result<(),
     service::stopping();
     let deadline = Instant::now() + ENDING_MAX;
     // Clients still being served hold `shared`, so nothing here waits for its last owner.
-    if let Some(control) = threads.control {
-        control.stop();
+    if let Some(serving) = threads.serving {
+        serving.stop();
     }
     let closing = Arc::clone(shared);
     // In a thread, because closing waits for the threads of the sources.
@@ -246,7 +245,7 @@ fn end(shared: &Arc<Shared>, threads: Threads, restorer: Restorer) -> Result<(),
 }
 
 /// What a thread returned, or how it panicked; `None` if it still runs at the deadline.
-fn joined_by<T>(thread: JoinHandle<T>, deadline: Instant) -> Option<thread::Result<T>> {
+pub(crate) fn joined_by<T>(thread: JoinHandle<T>, deadline: Instant) -> Option<thread::Result<T>> {
     while !thread.is_finished() {
         if Instant::now() >= deadline {
             return None;

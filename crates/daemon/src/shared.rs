@@ -1,7 +1,8 @@
 //! What the threads of the daemon share, and changing it at run time.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, TryLockError};
-use std::time::Instant;
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use pghot_engine::exchange::FaultTimes;
 use pghot_engine::marking::MarkingReport;
@@ -37,6 +38,10 @@ pub struct Shared {
     pub dry_run: bool,
     /// When the daemon started.
     pub started: Instant,
+    /// The same, in Unix time.
+    pub started_unix: Duration,
+    /// Changes of tunables that were accepted since.
+    pub config_generation: AtomicU64,
     /// The kernel's counters at that moment; `None` if they could not be read.
     pub vmstat_at_start: Option<Vmstat>,
     /// The sources.
@@ -78,6 +83,9 @@ impl Shared {
             stop,
             dry_run,
             started: Instant::now(),
+            // A clock before 1970 is as good as none.
+            started_unix: UNIX_EPOCH.elapsed().unwrap_or_default(),
+            config_generation: AtomicU64::new(0),
             sources: Mutex::new(sources),
             latency: Mutex::new(Latency::new()),
             active: RwLock::new((settings, rule)),
@@ -166,6 +174,7 @@ impl Shared {
         let shown = Tunable::find(name).map(|t| t.show((t.load)(&settings)));
         tracing::info!("{name} is {} now", shown.unwrap_or_default());
         *self.active.write().unwrap_or_else(PoisonError::into_inner) = (settings, rule);
+        self.config_generation.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 }
@@ -173,7 +182,6 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::Ordering::Relaxed;
-    use std::time::Duration;
 
     use super::*;
     use crate::status::SourceState;
@@ -188,6 +196,7 @@ mod tests {
         let (settings, rule) = shared.settings_and_rule();
         assert_eq!((settings.freq_threshold, settings.target_nid), (3, Some(1)));
         assert_eq!(rule, settings.rule().unwrap());
+        assert_eq!(shared.config_generation.load(Relaxed), 2);
     }
 
     #[test]
@@ -213,6 +222,7 @@ mod tests {
         watched.refuses_rule.store(true, Relaxed);
         assert!(shared.set("freq_threshold", "3").is_err());
         assert_eq!(shared.settings(), before);
+        assert_eq!(shared.config_generation.load(Relaxed), 0);
     }
 
     #[test]

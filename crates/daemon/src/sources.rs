@@ -10,7 +10,7 @@ use pghot_sources::{Config, Descriptor, Error, Kind, Source};
 use tracing::{debug, info, warn};
 
 use crate::latency::Latency;
-use crate::status::{SourceReport, SourceState};
+use crate::status::{PastRuns, SourceReport, SourceState};
 
 /// Where sources are started: the kernel, or a fake in tests.
 pub trait Ground: Send {
@@ -45,6 +45,8 @@ pub struct Sources {
 struct Running {
     descriptors: &'static [Descriptor],
     sources: Vec<Option<Box<dyn Source>>>,
+    /// What came of runs that have ended, by source.
+    past: Vec<PastRuns>,
     ground: Box<dyn Ground>,
     /// What the kernel's scanner was told last, in MB, and whether it does as told; `None` if it
     /// may have been told otherwise since.
@@ -73,7 +75,11 @@ impl arbiter::Host for Running {
     }
 
     fn stop(&mut self, source: usize) {
-        self.sources[source] = None;
+        if let Some(ended) = self.sources[source].take() {
+            let past = &mut self.past[source];
+            past.stats = past.stats.plus(ended.stats().unwrap_or_default());
+            past.cost = past.cost.plus(ended.cost());
+        }
         self.ground.clear(&self.descriptors[source]);
         info!("source {} stopped", self.descriptors[source].name);
     }
@@ -115,6 +121,7 @@ impl Sources {
             host: Running {
                 descriptors,
                 sources: descriptors.iter().map(|_| None).collect(),
+                past: vec![PastRuns::default(); descriptors.len()],
                 ground,
                 marked: None,
             },
@@ -227,10 +234,14 @@ impl Sources {
     /// What `status` shows.
     pub fn report(&self) -> Vec<SourceReport> {
         let sources = self.host.sources.iter().map(Option::as_deref);
-        let described = self.host.descriptors.iter().zip(sources);
+        let runs = sources.zip(&self.host.past);
+        let described = self.host.descriptors.iter().zip(runs);
         let states = self.arbiter.states().zip(described);
         states
-            .map(|(state, (descriptor, source))| report(descriptor.name, state, source))
+            .map(|(state, (descriptor, (source, past)))| SourceReport {
+                past: *past,
+                ..report(descriptor.name, state, source)
+            })
             .collect()
     }
 }
@@ -263,6 +274,7 @@ fn report(name: &str, state: State, source: Option<&dyn Source>) -> SourceReport
         why,
         stats,
         cost: source.map(Source::cost),
+        past: PastRuns::default(),
         details: source.map(Source::details).unwrap_or_default(),
     }
 }

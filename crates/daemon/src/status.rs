@@ -19,6 +19,10 @@ pub struct Status {
     pub kernel: String,
     /// Time since the start, in seconds.
     pub uptime_s: f64,
+    /// When it started, in seconds of Unix time.
+    pub started_unix_s: f64,
+    /// Changes of tunables that were accepted since the start.
+    pub config_generation: u64,
     /// `CLOCK_MONOTONIC` now, in ms: what other times are to be compared with.
     pub now_ms: u64,
     /// `default` or `precision`.
@@ -106,8 +110,19 @@ pub struct SourceReport {
     pub stats: Option<SourceStats>,
     /// What it cost since it started, if it runs.
     pub cost: Option<SourceCost>,
+    /// What came of its runs that have ended since the daemon started.
+    pub past: PastRuns,
     /// More counters of its own.
     pub details: BTreeMap<String, u64>,
+}
+
+/// What a source did before it was stopped, once or several times.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PastRuns {
+    /// Its reports.
+    pub stats: SourceStats,
+    /// What it cost.
+    pub cost: SourceCost,
 }
 
 /// Whether a source runs.

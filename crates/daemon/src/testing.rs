@@ -1,7 +1,7 @@
 //! For unit tests: a daemon without a kernel below it.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use pghot_engine::Settings;
@@ -59,6 +59,8 @@ pub struct Watched {
     pub refuses_rule: AtomicBool,
     /// What the kernel's scanner was told to mark at a visit, in MB.
     pub marked_mb: Mutex<Vec<u64>>,
+    /// Pages that each source says it recorded.
+    pub recorded_pages: AtomicU64,
 }
 
 struct FakeGround(Arc<Watched>);
@@ -125,7 +127,10 @@ impl Source for FakeSource {
     }
 
     fn stats(&self) -> Result<SourceStats, Error> {
-        Ok(SourceStats::default())
+        Ok(SourceStats {
+            recorded_pages: self.0.recorded_pages.load(Ordering::Relaxed),
+            ..SourceStats::default()
+        })
     }
 
     fn drain_ready(&mut self, sink: &mut dyn FnMut(ReadySample)) {
@@ -142,11 +147,16 @@ impl Source for FakeSource {
 
 /// A daemon that serves node 2 and runs one source; `dir` becomes its `/proc` and `/sys`.
 pub fn daemon(dir: &Path) -> (Arc<Shared>, Arc<Watched>) {
+    daemon_of(dir, 1)
+}
+
+/// The same with so many sections in node 2.
+pub fn daemon_of(dir: &Path, sections: u64) -> (Arc<Shared>, Arc<Watched>) {
     let root = SysRoot::under(dir);
     write_topology(&root);
     let range = PfnRange {
         start: LOWER_PFN,
-        end: LOWER_PFN + SECTION_PAGES,
+        end: LOWER_PFN + sections * SECTION_PAGES,
         nid: 2,
     };
     let table = Arc::new(Table::in_memory(

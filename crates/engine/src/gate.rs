@@ -40,6 +40,19 @@ impl Held {
         Held::Stopping,
     ];
 
+    /// The name used in counters, as in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Held::TargetAbsent => "target_absent",
+            Held::Backoff => "backoff",
+            Held::RateLimit => "rate_limit",
+            Held::NoRoom => "no_room",
+            Held::RetryLater => "retry_later",
+            Held::CameBack => "came_back",
+            Held::Stopping => "stopping",
+        }
+    }
+
     /// Why, as a sentence for an operator.
     pub fn sentence(self) -> &'static str {
         match self {

@@ -153,6 +153,17 @@ pub struct SourceCost {
     pub bpf_ns: u64,
 }
 
+impl SourceCost {
+    /// Both together.
+    pub fn plus(self, other: SourceCost) -> SourceCost {
+        SourceCost {
+            thread_cpu_ns: self.thread_cpu_ns + other.thread_cpu_ns,
+            bpf_runs: self.bpf_runs + other.bpf_runs,
+            bpf_ns: self.bpf_ns + other.bpf_ns,
+        }
+    }
+}
+
 /// Reports of one source, by what became of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceStats {
@@ -168,6 +179,20 @@ pub struct SourceStats {
     pub not_tracked: u64,
     /// Times at which the source could not tell the page.
     pub unreadable: u64,
+}
+
+impl SourceStats {
+    /// Both together.
+    pub fn plus(self, other: SourceStats) -> SourceStats {
+        SourceStats {
+            recorded: self.recorded + other.recorded,
+            recorded_pages: self.recorded_pages + other.recorded_pages,
+            became_ready: self.became_ready + other.became_ready,
+            lost: self.lost + other.lost,
+            not_tracked: self.not_tracked + other.not_tracked,
+            unreadable: self.unreadable + other.unreadable,
+        }
+    }
 }
 
 /// A sampled page became ready.

@@ -1,0 +1,138 @@
+//! What a metric is, and the samples that are read of it from a status.
+
+use std::borrow::Cow;
+
+use pghot_sources::{SourceCost, SourceStats};
+
+use crate::latency::LatencyReport;
+use crate::status::{LowerNode, SourceReport, SourceState, Status, TopNode};
+
+/// What a metric counts or shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Only grows.
+    Counter,
+    /// A value now.
+    Gauge,
+    /// Counts by size.
+    Histogram,
+}
+
+impl Kind {
+    /// Its name in the text.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        }
+    }
+}
+
+/// A metric.
+#[derive(Debug)]
+pub struct Metric {
+    /// Its name, with the unit; counters have `_total` behind it.
+    pub name: &'static str,
+    /// What it counts or shows.
+    pub kind: Kind,
+    /// Its unit, the end of the name; empty if it has none.
+    pub unit: &'static str,
+    /// What it says, for people.
+    pub help: &'static str,
+    /// Names of its labels.
+    pub labels: &'static [&'static str],
+    /// Reads its samples.
+    pub(super) read: fn(&Status, &mut Samples),
+}
+
+impl Metric {
+    /// The name that queries use; of a histogram, what its series begin with.
+    pub fn sample_name(&self) -> String {
+        match self.kind {
+            Kind::Counter => format!("{}_total", self.name),
+            _ => self.name.to_owned(),
+        }
+    }
+}
+
+/// A value with its labels' values.
+#[derive(Debug)]
+pub(super) struct Sample {
+    pub labels: Vec<Cow<'static, str>>,
+    pub value: Value,
+}
+
+#[derive(Debug)]
+pub(super) enum Value {
+    Whole(u64),
+    Real(f64),
+    Waits(LatencyReport),
+}
+
+/// The samples of a metric.
+#[derive(Debug, Default)]
+pub(super) struct Samples(pub Vec<Sample>);
+
+impl Samples {
+    pub(super) fn add(&mut self, labels: Vec<Cow<'static, str>>, value: Value) {
+        self.0.push(Sample { labels, value });
+    }
+
+    pub(super) fn whole(&mut self, value: u64) {
+        self.add(Vec::new(), Value::Whole(value));
+    }
+
+    pub(super) fn real(&mut self, value: f64) {
+        self.add(Vec::new(), Value::Real(value));
+    }
+
+    pub(super) fn lower(&mut self, status: &Status, value: impl Fn(&LowerNode) -> u64) {
+        for node in &status.lower_tier {
+            self.add(vec![label(node.nid)], Value::Whole(value(node)));
+        }
+    }
+
+    pub(super) fn top(&mut self, status: &Status, value: impl Fn(&TopNode) -> u64) {
+        for node in &status.top_tier {
+            self.add(vec![label(node.nid)], Value::Whole(value(node)));
+        }
+    }
+
+    /// Of all runs of a source. Where the counters of this run cannot be read, there is no sample:
+    /// one without them would go back.
+    pub(super) fn reports(&mut self, status: &Status, value: impl Fn(&SourceStats) -> u64) {
+        use SourceState::{Running, StandingBy};
+        for source in &status.sources {
+            let runs = matches!(source.state, Running | StandingBy);
+            if runs && source.stats.is_none() {
+                continue;
+            }
+            let all = source.past.stats.plus(source.stats.unwrap_or_default());
+            self.add(vec![name(source)], Value::Whole(value(&all)));
+        }
+    }
+
+    /// Of all runs of a source.
+    pub(super) fn costs(&mut self, status: &Status, value: impl Fn(&SourceCost) -> Value) {
+        for source in &status.sources {
+            let all = source.past.cost.plus(source.cost.unwrap_or_default());
+            self.add(vec![name(source)], value(&all));
+        }
+    }
+}
+
+/// The label of a node.
+pub(super) fn label(nid: u32) -> Cow<'static, str> {
+    nid.to_string().into()
+}
+
+/// The label of a source.
+pub(super) fn name(source: &SourceReport) -> Cow<'static, str> {
+    source.name.clone().into()
+}
+
+/// Nanoseconds as seconds.
+pub(super) fn seconds(ns: u64) -> Value {
+    Value::Real(ns as f64 / 1e9)
+}

@@ -1,0 +1,137 @@
+//! Clients of every kind against a server.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::*;
+
+/// A server that counts how often it was asked for a status.
+fn server() -> (Server, SocketAddr, Arc<AtomicU64>) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    let asked = Arc::new(AtomicU64::new(0));
+    let counter = Arc::clone(&asked);
+    let status = move || Status {
+        config_generation: counter.fetch_add(1, Ordering::Relaxed),
+        ..Status::default()
+    };
+    (Server::start(listener, status).unwrap(), address, asked)
+}
+
+fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(4 * DEADLINE)).unwrap();
+    stream
+}
+
+fn get(address: SocketAddr, request: &str) -> String {
+    let mut stream = connect(address);
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    response
+}
+
+const SCRAPE: &str = "GET /metrics HTTP/1.1\r\nHost: h\r\n\r\n";
+
+#[test]
+fn good_and_bad_requests_are_answered() {
+    let (server, address, asked) = server();
+    let scraped = get(address, SCRAPE);
+    assert!(scraped.starts_with("HTTP/1.1 200 OK\r\n"), "{scraped}");
+    assert!(scraped.contains("text/plain; version=0.0.4"), "{scraped}");
+    assert!(scraped.contains("\npghot_config_generation 0\n"));
+    let post = format!("POST /metrics HTTP/1.1\r\n\r\n{}", "x".repeat(3 << 20));
+    let long = "A".repeat(1 << 20);
+    for (request, answer) in [
+        ("GET / HTTP/1.1\r\n\r\n", "200 OK"),
+        ("GET /x HTTP/1.1\r\n\r\n", "404 "),
+        ("\r\n\r\nhello\r\n\r\n", "400 "),
+        ("\u{16}\u{3}\u{1}", "400 "),
+    ] {
+        let response = get(address, request);
+        assert!(
+            response.starts_with(&format!("HTTP/1.1 {answer}")),
+            "{response}"
+        );
+    }
+    // What nobody reads does not keep the answer from arriving.
+    for (request, answer) in [(post, "405 "), (long, "431 ")] {
+        let response = get(address, &request);
+        assert!(
+            response.starts_with(&format!("HTTP/1.1 {answer}")),
+            "{response}"
+        );
+    }
+    assert_eq!(asked.load(Ordering::Relaxed), 1, "only a scrape asks");
+    server.stop();
+    assert!(TcpStream::connect(address).is_err(), "the port is free");
+}
+
+#[test]
+fn a_trickle_is_put_together() {
+    let (server, address, _) = server();
+    let mut stream = connect(address);
+    stream.set_nodelay(true).unwrap();
+    for byte in SCRAPE.bytes() {
+        stream.write_all(&[byte]).unwrap();
+    }
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    assert!(response.starts_with("HTTP/1.1 200"));
+    server.stop();
+}
+
+#[test]
+fn a_storm_of_scrapes_asks_for_few_statuses() {
+    let (server, address, asked) = server();
+    let started = Instant::now();
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..500 {
+                    assert!(get(address, SCRAPE).starts_with("HTTP/1.1 200"));
+                }
+            });
+        }
+    });
+    let most = started.elapsed().as_millis() as u64 / FRESH.as_millis() as u64 + 1;
+    let asked = asked.load(Ordering::Relaxed);
+    assert!((1..=most).contains(&asked), "{asked} of {most}");
+    server.stop();
+}
+
+#[test]
+fn silent_and_slow_clients_hold_nobody_up() {
+    let (server, address, _) = server();
+    let mut clients: Vec<TcpStream> = (0..3 * CLIENTS_MAX).map(|_| connect(address)).collect();
+    // Some ask and never take the answer, some leave halfway through the request.
+    for (client, number) in clients.iter_mut().zip(0..) {
+        let words = [SCRAPE, "GET /met", ""][number % 3];
+        // Those that came first have lost their place by now.
+        let _ = client.write_all(words.as_bytes());
+    }
+    let before = Instant::now();
+    assert!(get(address, SCRAPE).starts_with("HTTP/1.1 200"));
+    assert!(before.elapsed() < DEADLINE / 2, "{:?}", before.elapsed());
+    // The first ones lost their places, the last go when their time is over.
+    let mut last = clients.pop().unwrap();
+    let _ = last.read(&mut [0]);
+    assert!(before.elapsed() < 2 * DEADLINE, "{:?}", before.elapsed());
+    let before = Instant::now();
+    server.stop();
+    assert!(before.elapsed() < DEADLINE / 2, "no client delays the end");
+}
+
+#[test]
+fn a_port_in_use_is_one_sentence() {
+    let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = taken.local_addr().unwrap();
+    let error = listen(Some(address)).unwrap_err().to_string();
+    assert!(error.starts_with(&format!("another program listens on {address}")));
+    assert!(listen(None).unwrap().is_none(), "off");
+    let foreign = "192.0.2.1:9464".parse().unwrap();
+    let error = listen(Some(foreign)).unwrap_err();
+    assert!(matches!(error, ListenError::Io { .. }), "{error}");
+}

@@ -10,8 +10,8 @@
 #   testbed/setup.sh --package   also what builds and tests packages: debhelper, rpm, umoci, and a
 #                                Debian with systemd of the host's own release, for guests
 #
-# Kernels, emulator and programs are unpacked into $PGHOT_CACHE (default: ~/.cache/pghot) and never
-# installed.
+# Kernels, emulator and programs, Prometheus for a test of the metrics among them, are unpacked into
+# $PGHOT_CACHE (default: ~/.cache/pghot) and never installed.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -290,9 +290,17 @@ attempt() {
     rm -f "$missing.log"
 }
 
+# Only prometheus and promtool; what the package depends on is for its web pages.
+fetch_prometheus() {
+    open_suite "$(. /etc/os-release && echo "${VERSION_CODENAME:-bookworm}")" prometheus
+    say "fetching prometheus"
+    unpack prometheus prometheus
+    runs "$work/root" prometheus
+    replace "$work/root" bench/prometheus
+}
+
 fetch_bench() {
     local refresh=$1
-    mkdir -p "$cache/bench"
     [[ $refresh == no && -x $cache/bench/redis-server/usr/bin/redis-server ]] ||
         attempt redis-server fetch_program redis-server redis-server redis-tools
     [[ $refresh == no && -x $cache/bench/fio/usr/bin/fio ]] || attempt fio fetch_program fio fio
@@ -351,6 +359,9 @@ main() {
         [[ $refresh == no && -s $cache/kernels/$name/vmlinuz &&
             -d $cache/kernels/$name/modules ]] || fetch_kernel "$name" "$suite" "$package"
     done < <(kernel_table)
+    mkdir -p "$cache/bench"
+    [[ $refresh == no && -x $cache/bench/prometheus/usr/bin/promtool ]] ||
+        attempt prometheus fetch_prometheus
     host_emulator_is_good || [[ $refresh == no && -x $cache/qemu/bin/qemu-system-x86_64 ]] ||
         fetch_emulator
     [[ $bench == no ]] || fetch_bench "$refresh"

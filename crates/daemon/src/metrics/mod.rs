@@ -6,6 +6,8 @@
 
 mod http;
 mod metric;
+#[cfg(test)]
+mod prometheus;
 mod render;
 mod server;
 mod table;

@@ -53,3 +53,43 @@ impl Serving {
         self.control.stop();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+    use std::path::Path;
+
+    use super::*;
+    use crate::config;
+    use crate::testing::daemon;
+
+    #[test]
+    fn metrics_are_served_beside_the_control_socket() {
+        let dir = tempfile::tempdir().unwrap();
+        let (shared, _) = daemon(dir.path());
+        let mut options = config::load(Some(Path::new("/dev/null")), Vec::new()).unwrap();
+        options.socket = dir.path().join("sock");
+        options.metrics_address = "127.0.0.1:0".parse().ok();
+        let listeners = Listeners::bind(&options).unwrap();
+        let address = listeners.metrics.as_ref().unwrap().local_addr().unwrap();
+        let serving = listeners.serve(&shared).unwrap();
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        assert!(text.contains("\npghot_tracked_pages{nid=\"2\"} 32768\n"));
+
+        // A second daemon that cannot have the port leaves nothing behind.
+        let mut second = options.clone();
+        second.socket = dir.path().join("other");
+        second.metrics_address = Some(address);
+        let error = Listeners::bind(&second).err().unwrap().to_string();
+        assert!(error.contains("another program listens"), "{error}");
+        assert!(!second.socket.exists());
+        shared.stop.request();
+        serving.stop();
+        assert!(!options.socket.exists());
+        assert!(TcpStream::connect(address).is_err());
+    }
+}

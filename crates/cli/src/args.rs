@@ -54,7 +54,7 @@ fn status() -> Command {
     Command::new("status")
         .about("Show what the daemon does, and why nothing moves if nothing does")
         .arg(json())
-        .args([config(), option_arg("socket")])
+        .args([config(), option_arg("socket"), option_arg("status_socket")])
 }
 
 fn metrics() -> Command {

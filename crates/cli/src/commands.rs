@@ -9,7 +9,7 @@ use clap::ArgMatches;
 use pghot_daemon::config::{self, DAEMON_OPTIONS, Options};
 use pghot_daemon::doctor::{self, Grade};
 use pghot_daemon::metrics::{Format, render};
-use pghot_daemon::protocol::{Request, Response, ask};
+use pghot_daemon::protocol::{Request, Response, ask, ask_as_reader};
 use pghot_daemon::run;
 use pghot_engine::Tunable;
 use pghot_hint::wire::refusal_sentence;
@@ -90,7 +90,8 @@ pub fn say_json(value: &impl serde::Serialize) -> Result<()> {
 }
 
 fn status(matches: &ArgMatches) -> Result<()> {
-    match request(matches, &Request::Status)? {
+    match ask_as_reader(&options(matches)?, &Request::Status)? {
+        Response::Error(sentence) => Err(anyhow!(sentence)),
         Response::Status(status) if matches.get_flag("json") => say_json(&status),
         Response::Status(status) => say(&show_status::text(&status)),
         _ => Err(unexpected()),

@@ -47,7 +47,7 @@ mod tests {
     fn columns_line_up() {
         let decision = |pid: Option<u32>, why: &str| DecisionReport {
             ago_ms: 1500,
-            pfn: 7,
+            pfn: Some(7),
             nid: 2,
             target: 0,
             pid,

@@ -25,6 +25,8 @@ pub struct Options {
     pub dry_run: bool,
     /// The control socket.
     pub socket: PathBuf,
+    /// Where others than root read the status.
+    pub status_socket: PathBuf,
     /// Where applications' hints arrive.
     pub hint_socket: PathBuf,
     /// Where changed kernel settings are noted.
@@ -70,6 +72,15 @@ pub const DAEMON_OPTIONS: &[DaemonOption] = &[
         doc: "The control socket, on which `pghot status`, `explain` and `set` reach the daemon.",
         default: "/run/pghot/pghot.sock",
         store: |options, text| store_path("socket", &mut options.socket, text),
+    },
+    DaemonOption {
+        name: "status_socket",
+        value_name: "PATH",
+        doc: "Where `pghot status` and `pghot top` reach the daemon without root: the members of \
+              the group `pghot` may connect, if there is such a group. It tells the status and \
+              the newest decisions, and changes nothing.",
+        default: "/run/pghot/status.sock",
+        store: |options, text| store_path("status_socket", &mut options.status_socket, text),
     },
     DaemonOption {
         name: "hint_socket",
@@ -211,6 +222,7 @@ fn resolve(assignments: &[Assignment]) -> Result<Options, ConfigError> {
         settings: Settings::new(Format::Default),
         dry_run: false,
         socket: PathBuf::new(),
+        status_socket: PathBuf::new(),
         hint_socket: PathBuf::new(),
         state_file: PathBuf::new(),
         metrics_address: None,
@@ -265,8 +277,8 @@ mod tests {
 
     #[test]
     fn every_option_can_be_set_in_the_file() {
-        let text = "mode = \"precision\"\nsocket = \"/a\"\nhint_socket = \"/c\"\nstate_file = \
-                    \"/b\"\n\
+        let text = "mode = \"precision\"\nsocket = \"/a\"\nstatus_socket = \"/d\"\n\
+                    hint_socket = \"/c\"\nstate_file = \"/b\"\n\
                     freq_threshold = 5\nfreq_window_ms = 16_000\ntarget_nid = 1\n\
                     kmigrated_sleep_ms = 50\nkmigrated_batch_nr = 64\n\
                     promote_rate_limit_MBps = 0\nenabled_sources = 0x1\nscan_stall_max_ms = 20\n\

@@ -1,8 +1,10 @@
-//! The control socket: answers `pghot status`, `explain` and `set`.
+//! The control socket answers `pghot status`, `explain` and `set`; the status socket, which others
+//! than root may read, only what changes nothing and tells no page frame and no address.
 //!
 //! A thread per connection and a bounded number of them, each with a deadline for its request: a
 //! slow or hostile client costs one thread for a while and never holds up a pass.
 
+use std::ffi::CStr;
 use std::io::{self, BufReader, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -14,9 +16,10 @@ use std::time::{Duration, Instant};
 use pghot_engine::Tunable;
 use tracing::warn;
 
+use crate::config::Options;
 use crate::protocol::{Request, Response, read_request, to_line};
 use crate::shared::Shared;
-use crate::socket::Socket;
+use crate::socket::{Socket, SocketError, group_id};
 use crate::{compose, explain};
 
 /// Connections served at the same time.
@@ -24,6 +27,37 @@ const CONNECTIONS_MAX: usize = 16;
 
 /// For one request to arrive, and for its response to be taken.
 const DEADLINE: Duration = Duration::from_secs(5);
+
+/// Who asks on a socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Audience {
+    /// Root: everything is answered.
+    Owner,
+    /// Whoever may read the status.
+    Readers,
+}
+
+impl Audience {
+    fn thread_name(self) -> &'static str {
+        match self {
+            Audience::Owner => "control",
+            Audience::Readers => "status",
+        }
+    }
+}
+
+/// The daemon's sockets, by who asks there.
+pub type Sockets = [(Audience, Socket); 2];
+
+/// The group whose members may read the status.
+const READERS: &CStr = c"pghot";
+
+/// Binds them.
+pub fn bind(options: &Options) -> Result<Sockets, SocketError> {
+    let owner = Socket::bind(&options.socket)?;
+    let readers = Socket::bind_for(&options.status_socket, group_id(READERS))?;
+    Ok([(Audience::Owner, owner), (Audience::Readers, readers)])
+}
 
 /// The thread that accepts connections.
 pub struct Control {
@@ -33,12 +67,12 @@ pub struct Control {
 
 impl Control {
     /// Begins to answer.
-    pub fn start(socket: Socket, shared: Arc<Shared>) -> io::Result<Control> {
+    pub fn start(socket: Socket, audience: Audience, shared: Arc<Shared>) -> io::Result<Control> {
         let socket = Arc::new(socket);
         let accepting = Arc::clone(&socket);
         let thread = thread::Builder::new()
-            .name("control".into())
-            .spawn(move || accept_all(&accepting.listener, &shared))?;
+            .name(audience.thread_name().into())
+            .spawn(move || accept_all(&accepting.listener, audience, &shared))?;
         Ok(Control { socket, thread })
     }
 
@@ -63,7 +97,7 @@ impl Drop for Served {
     }
 }
 
-fn accept_all(listener: &UnixListener, shared: &Arc<Shared>) {
+fn accept_all(listener: &UnixListener, audience: Audience, shared: &Arc<Shared>) {
     let serving = Arc::new(AtomicUsize::new(0));
     loop {
         let stream = match listener.accept() {
@@ -85,7 +119,7 @@ fn accept_all(listener: &UnixListener, shared: &Arc<Shared>) {
         let shared = Arc::clone(shared);
         let serve = move || {
             // A client that left or was too slow is not worth a word.
-            let _ = serve(&stream, &shared);
+            let _ = serve(&stream, audience, &shared);
             drop(served);
         };
         if let Err(error) = thread::Builder::new().name("client".into()).spawn(serve) {
@@ -122,7 +156,7 @@ impl Read for UntilDeadline<'_> {
 }
 
 /// Answers the requests of one connection until it ends or stays silent for too long.
-fn serve(mut stream: &UnixStream, shared: &Shared) -> io::Result<()> {
+fn serve(mut stream: &UnixStream, audience: Audience, shared: &Shared) -> io::Result<()> {
     stream.set_write_timeout(Some(DEADLINE))?;
     let mut requests = BufReader::new(UntilDeadline {
         stream,
@@ -131,7 +165,10 @@ fn serve(mut stream: &UnixStream, shared: &Shared) -> io::Result<()> {
     loop {
         let response = match read_request(&mut requests) {
             Ok(None) => return Ok(()),
-            Ok(Some(Ok(request))) => answer(request, shared),
+            Ok(Some(Ok(request))) => match audience {
+                Audience::Owner => answer(request, shared),
+                Audience::Readers => answer_reader(request, shared),
+            },
             Ok(Some(Err(sentence))) => Response::Error(sentence),
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 stream.write_all(&to_line(&Response::Error(error.to_string())))?;
@@ -164,6 +201,26 @@ fn answer(request: Request, shared: &Shared) -> Response {
     }
 }
 
+/// The same for a reader without rights. Decisions come without page frames, which only root may
+/// know, and without addresses, which tell where a process has its secrets.
+fn answer_reader(request: Request, shared: &Shared) -> Response {
+    match request {
+        Request::Status => answer(request, shared),
+        Request::ExplainLast { count } => {
+            let mut decisions = explain::last(shared, count);
+            for decision in &mut decisions {
+                (decision.pfn, decision.address) = (None, None);
+            }
+            Response::Decisions(decisions)
+        }
+        Request::Explain { .. } | Request::Set { .. } => Response::Error(
+            "this socket tells the status and the newest decisions only: ask on the control \
+             socket, as root"
+                .to_owned(),
+        ),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -173,14 +230,14 @@ mod tests {
 
     use super::*;
     use crate::protocol::{ClientError, REQUEST_BYTES_MAX, ask};
-    use crate::testing::daemon;
+    use crate::testing::{daemon, decide};
 
     /// A daemon that answers on `dir/sock`.
     fn serve_in(dir: &Path) -> (Arc<Shared>, Control, PathBuf) {
         let (shared, _) = daemon(dir);
         let path = dir.join("sock");
         let socket = Socket::bind(&path).unwrap();
-        let control = Control::start(socket, Arc::clone(&shared)).unwrap();
+        let control = Control::start(socket, Audience::Owner, Arc::clone(&shared)).unwrap();
         (shared, control, path)
     }
 
@@ -223,6 +280,38 @@ mod tests {
         assert!(!path.exists());
         let error = ask(&path, &Request::Status).unwrap_err();
         assert!(matches!(error, ClientError::NotRunning { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_reader_learns_no_page_frame_and_changes_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let (shared, _) = daemon(dir.path());
+        decide(&shared);
+        let path = dir.path().join("status");
+        let socket = Socket::bind_for(&path, None).unwrap();
+        let readers = Control::start(socket, Audience::Readers, Arc::clone(&shared)).unwrap();
+        assert!(is_status(&path));
+        let Ok(Response::Decisions(told)) = ask(&path, &Request::ExplainLast { count: 9 }) else {
+            panic!("no decisions");
+        };
+        assert_eq!((told.len(), told[0].pid, told[0].pages), (1, Some(4242), 1));
+        assert_eq!((told[0].pfn, told[0].address), (None, None));
+        let whole = explain::last(&shared, 9);
+        assert!(whole[0].pfn.is_some() && whole[0].address.is_some());
+
+        let before = shared.settings();
+        let (pid, address) = (std::process::id(), 0);
+        let (name, value) = ("freq_threshold".to_owned(), "1".to_owned());
+        for refused in [
+            Request::Set { name, value },
+            Request::Explain { pid, address },
+        ] {
+            let answer = ask(&path, &refused).unwrap();
+            assert!(matches!(answer, Response::Error(why) if why.contains("control socket")));
+        }
+        assert_eq!(shared.settings(), before);
+        shared.stop.request();
+        readers.stop();
     }
 
     #[test]

@@ -50,8 +50,8 @@ pub struct RecordReport {
 pub struct DecisionReport {
     /// How long ago, in ms.
     pub ago_ms: u64,
-    /// The folio's head page in the lower tier.
-    pub pfn: u64,
+    /// The folio's head page in the lower tier; only root learns it.
+    pub pfn: Option<u64>,
     /// The lower-tier node it was in.
     pub nid: u32,
     /// Where it was to go.
@@ -60,7 +60,7 @@ pub struct DecisionReport {
     pub pid: Option<u32>,
     /// The file it was found by, as `major:minor:inode`, if no process maps it.
     pub file: Option<String>,
-    /// The address in the process or the offset in the file, in bytes.
+    /// The address in the process or the offset in the file, in bytes; only root learns it.
     pub address: Option<u64>,
     /// Base pages.
     pub pages: u32,
@@ -83,7 +83,7 @@ impl DecisionReport {
         };
         DecisionReport {
             ago_ms: now_ms.saturating_sub(decision.when_ms),
-            pfn: decision.pfn,
+            pfn: Some(decision.pfn),
             nid: decision.nid,
             target: decision.target,
             pid,

@@ -1,5 +1,5 @@
-//! Where the daemon can be asked: the control socket and, if it is wanted, metrics over HTTP. They
-//! are taken before anything changes on the host: a daemon that cannot be asked never runs.
+//! Where the daemon can be asked: the control socket, the status socket and, if it is wanted, metrics
+//! over HTTP. They are taken before anything changes on the host: a daemon that cannot be asked never runs.
 
 use std::io;
 use std::net::TcpListener;
@@ -7,15 +7,14 @@ use std::sync::Arc;
 
 use crate::compose;
 use crate::config::Options;
-use crate::control::Control;
+use crate::control::{self, Control};
 use crate::error::RunError;
 use crate::metrics::{self, Server};
 use crate::shared::Shared;
-use crate::socket::Socket;
 
 /// Taken, and not served yet.
 pub struct Listeners {
-    socket: Socket,
+    sockets: control::Sockets,
     metrics: Option<TcpListener>,
 }
 
@@ -23,24 +22,29 @@ impl Listeners {
     /// Takes all that the options ask for.
     pub fn bind(options: &Options) -> Result<Listeners, RunError> {
         Ok(Listeners {
-            socket: Socket::bind(&options.socket)?,
+            sockets: control::bind(options)?,
             metrics: metrics::listen(options.metrics_address)?,
         })
     }
 
     /// Begins to answer.
     pub fn serve(self, shared: &Arc<Shared>) -> io::Result<Serving> {
-        let control = Control::start(self.socket, Arc::clone(shared))?;
+        let start = |(audience, socket)| Control::start(socket, audience, Arc::clone(shared));
+        let controls = self
+            .sockets
+            .map(start)
+            .into_iter()
+            .collect::<io::Result<_>>()?;
         let asked = Arc::clone(shared);
         let serve = |listener| Server::start(listener, move || compose::status(&asked));
         let metrics = self.metrics.map(serve).transpose()?;
-        Ok(Serving { control, metrics })
+        Ok(Serving { controls, metrics })
     }
 }
 
 /// The threads that answer.
 pub struct Serving {
-    control: Control,
+    controls: Vec<Control>,
     metrics: Option<Server>,
 }
 
@@ -50,7 +54,7 @@ impl Serving {
         if let Some(metrics) = self.metrics {
             metrics.stop();
         }
-        self.control.stop();
+        self.controls.into_iter().for_each(Control::stop);
     }
 }
 
@@ -70,6 +74,7 @@ mod tests {
         let (shared, _) = daemon(dir.path());
         let mut options = config::load(Some(Path::new("/dev/null")), Vec::new()).unwrap();
         options.socket = dir.path().join("sock");
+        options.status_socket = dir.path().join("status");
         options.metrics_address = "127.0.0.1:0".parse().ok();
         let listeners = Listeners::bind(&options).unwrap();
         let address = listeners.metrics.as_ref().unwrap().local_addr().unwrap();
@@ -83,6 +88,7 @@ mod tests {
         // A second daemon that cannot have the port leaves nothing behind.
         let mut second = options.clone();
         second.socket = dir.path().join("other");
+        second.status_socket = dir.path().join("other status");
         second.metrics_address = Some(address);
         let error = Listeners::bind(&second).err().unwrap().to_string();
         assert!(error.contains("another program listens"), "{error}");

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::config::Options;
 use crate::explain::{DecisionReport, Explanation};
 use crate::status::Status;
 
@@ -83,6 +84,15 @@ pub enum ClientError {
         /// The control socket.
         socket: String,
     },
+    /// The status socket is for its group.
+    #[error(
+        "you may not ask the daemon on {socket}: run this command as root, or join the group pghot \
+         (if there is none, create it and restart pghot)"
+    )]
+    NoReader {
+        /// The status socket.
+        socket: String,
+    },
     /// The daemon is busy: loading BPF programs, or moving pages.
     #[error(
         "no answer from the daemon on {socket} within {} s; it may still do what you asked: \
@@ -129,6 +139,18 @@ pub fn ask(socket: &Path, request: &Request) -> Result<Response, ClientError> {
         socket: socket.display().to_string(),
         source,
     })
+}
+
+/// Asks the daemon as whoever may: on its control socket, or where that is closed on its status
+/// socket.
+pub fn ask_as_reader(options: &Options, request: &Request) -> Result<Response, ClientError> {
+    match ask(&options.socket, request) {
+        Err(ClientError::Denied { .. }) => match ask(&options.status_socket, request) {
+            Err(ClientError::Denied { socket }) => Err(ClientError::NoReader { socket }),
+            answer => answer,
+        },
+        answer => answer,
+    }
 }
 
 fn exchange(socket: &Path, request: &Request) -> io::Result<String> {

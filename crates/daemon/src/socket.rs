@@ -1,12 +1,13 @@
-//! The file of the control socket: bound for this user and maybe a group, and gone at the end.
+//! The files of the daemon's sockets: bound for this user, or for a group too, and gone at the end.
 
+use std::ffi::CStr;
 use std::fs;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt, chown};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-/// The control socket cannot be used.
+/// A socket cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
     /// Somebody answers there.
@@ -67,8 +68,10 @@ impl Socket {
                 }
             },
         }
-        if let Some(directory) = path.parent() {
+        if let Some(directory) = path.parent().filter(|directory| !directory.exists()) {
             fs::create_dir_all(directory).map_err(io_error)?;
+            // Whatever the umask: each socket says by itself who may connect.
+            fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).map_err(io_error)?;
         }
         let listener = UnixListener::bind(path).map_err(io_error)?;
         let path = path.to_owned();
@@ -82,6 +85,40 @@ impl Socket {
         fs::set_permissions(&socket.path, fs::Permissions::from_mode(mode)).map_err(io_error)?;
         Ok(socket)
     }
+
+    /// The same for the members of a group too, if there is one.
+    pub fn bind_for(path: &Path, group: Option<u32>) -> Result<Socket, SocketError> {
+        let socket = Socket::bind(path)?;
+        if let Some(gid) = group {
+            chown(path, None, Some(gid))
+                .and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(0o660)))
+                .map_err(|source| SocketError::Io {
+                    path: path.to_owned(),
+                    source,
+                })?;
+        }
+        Ok(socket)
+    }
+}
+
+/// The number of a group, if the system knows it.
+pub fn group_id(name: &CStr) -> Option<u32> {
+    // SAFETY: all zeroes is a value of a struct of pointers and a number.
+    let mut group: libc::group = unsafe { std::mem::zeroed() };
+    // Its list of members is not of interest, but must fit.
+    let mut buffer = vec![0; 1 << 20];
+    let mut found = std::ptr::null_mut();
+    // SAFETY: all pointers live as long as the call, and the buffer has the length that is given.
+    let error = unsafe {
+        libc::getgrnam_r(
+            name.as_ptr(),
+            &mut group,
+            buffer.as_mut_ptr(),
+            buffer.len(),
+            &mut found,
+        )
+    };
+    (error == 0 && !found.is_null()).then_some(group.gr_gid)
 }
 
 impl Drop for Socket {
@@ -94,6 +131,7 @@ impl Drop for Socket {
 #[cfg(test)]
 mod tests {
     use std::os::fd::AsRawFd;
+    use std::os::unix::fs::MetadataExt;
 
     use super::*;
 
@@ -134,5 +172,22 @@ mod tests {
             Err(SocketError::NotASocket { .. })
         ));
         assert_eq!(fs::read_to_string(&file).unwrap(), "precious");
+    }
+
+    #[test]
+    fn a_group_may_connect_if_it_exists() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("new/sock");
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        // SAFETY: takes nothing and cannot fail.
+        let own = unsafe { libc::getegid() };
+        let socket = Socket::bind_for(&path, Some(own)).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().gid(), own);
+        assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o660, 0o755));
+        drop(socket);
+        let _socket = Socket::bind_for(&path, None).unwrap();
+        assert_eq!(mode(&path), 0o600);
+        assert_eq!(group_id(c"root"), Some(0));
+        assert_eq!(group_id(c"no such group"), None);
     }
 }

@@ -5,8 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use pghot_engine::Settings;
+use pghot_engine::fake::FakeMachine;
 use pghot_hotness::{Format, PfnRange, SECTION_PAGES, Span, Table};
 use pghot_linux::SysRoot;
+use pghot_linux::host::monotonic;
 use pghot_sources::{
     Availability, Config, Descriptor, Error, Kind, ReadySample, Source, SourceCost, SourceStats,
 };
@@ -173,6 +175,18 @@ pub fn daemon_of(dir: &Path, sections: u64) -> (Arc<Shared>, Arc<Watched>) {
     let stop = Arc::new(Stop::default());
     let shared = Shared::new(root, table, settings, &[2], sources, false, stop).unwrap();
     (Arc::new(shared), watched)
+}
+
+/// Has the daemon promote one page of process 4242.
+pub fn decide(shared: &Shared) {
+    let mut machine = FakeMachine::tiered3();
+    machine.now_ms = monotonic().as_millis() as u64;
+    machine.map(4242, LOWER_PFN);
+    let (settings, rule) = shared.settings_and_rule();
+    for _ in 0..settings.freq_threshold {
+        shared.table.report(LOWER_PFN, 0, machine.now_ms, &rule);
+    }
+    lock(&shared.lanes[0].migrator).pass(&shared.table, &settings, &rule, &mut machine);
 }
 
 /// Writes a file of a fake tree.

@@ -100,6 +100,7 @@ impl Machine {
         let path = |file| self.dir.path().join(file).display().to_string();
         let flags = [
             ("socket", path("sock")),
+            ("status_socket", path("status")),
             ("state_file", path("state.json")),
             ("enabled_sources", "0".into()),
         ];

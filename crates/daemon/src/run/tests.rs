@@ -237,6 +237,7 @@ fn a_machine_without_a_lower_tier_is_told_of_the_demo() {
     let mut options = config::load(Some(Path::new("/dev/null")), Vec::new()).unwrap();
     options.state_file = dir.path().join("state.json");
     options.socket = dir.path().join("sock");
+    options.status_socket = dir.path().join("status");
     let error = run(options, &shared.root).unwrap_err();
     assert!(matches!(error, RunError::NoLowerTier), "{error}");
     assert!(error.to_string().contains("make demo"));

@@ -44,6 +44,8 @@ mod testbed;
 mod tiers;
 #[path = "vm/together.rs"]
 mod together;
+#[path = "vm/top.rs"]
+mod top;
 #[path = "vm/witness.rs"]
 mod witness;
 #[path = "vm/workloads.rs"]
@@ -200,6 +202,7 @@ fn tests() -> impl Iterator<Item = &'static Test> {
         tiers::TESTS,
         stress::TESTS,
         together::TESTS,
+        top::TESTS,
         costs::TESTS,
         witness::TESTS,
         dilation::TESTS,

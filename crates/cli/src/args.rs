@@ -8,7 +8,7 @@ use pghot_daemon::config::{Assignment, DAEMON_OPTIONS, DEFAULT_CONFIG, Origin};
 use pghot_engine::{TUNABLES, Tunable};
 use pghot_hotness::Format;
 
-use crate::{record, sim};
+use crate::{record, sim, top};
 
 /// The whole command.
 pub fn command() -> Command {
@@ -21,6 +21,11 @@ pub fn command() -> Command {
         .subcommand(run())
         .subcommand(status())
         .subcommand(metrics())
+        .subcommand(top::command(&[
+            config(),
+            option_arg("socket"),
+            option_arg("status_socket"),
+        ]))
         .subcommand(explain())
         .subcommand(hint())
         .subcommand(set())

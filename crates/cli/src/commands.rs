@@ -17,7 +17,7 @@ use pghot_hint::{Answer, Hints, Range};
 use pghot_linux::SysRoot;
 use tracing_subscriber::EnvFilter;
 
-use crate::{Usage, args, generate, record, show_doctor, show_explain, show_status, sim};
+use crate::{Usage, args, generate, record, show_doctor, show_explain, show_status, sim, top};
 
 /// Runs the command that was given.
 pub fn dispatch(matches: &ArgMatches) -> Result<ExitCode> {
@@ -25,6 +25,7 @@ pub fn dispatch(matches: &ArgMatches) -> Result<ExitCode> {
         Some(("run", matches)) => run_daemon(matches),
         Some(("status", matches)) => status(matches),
         Some(("metrics", matches)) => metrics(matches),
+        Some(("top", matches)) => options(matches).and_then(|options| top::run(matches, options)),
         Some(("explain", matches)) => explain(matches),
         Some(("hint", matches)) => hint(matches),
         Some(("set", matches)) => set(matches),

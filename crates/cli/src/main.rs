@@ -11,6 +11,7 @@ mod show_status;
 mod sim;
 mod sim_replay;
 mod sim_sweep;
+mod top;
 mod units;
 
 use std::process::ExitCode;

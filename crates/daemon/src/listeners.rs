@@ -1,5 +1,6 @@
-//! Where the daemon can be asked: the control socket, the status socket and, if it is wanted, metrics
-//! over HTTP. They are taken before anything changes on the host: a daemon that cannot be asked never runs.
+//! Where the daemon can be asked: the control socket, the status socket and, if it is wanted,
+//! metrics over HTTP. They are taken before anything changes on the host: a daemon that cannot be
+//! asked never runs.
 
 use std::io;
 use std::net::TcpListener;

@@ -7,6 +7,8 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt, chown};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
+use tracing::warn;
+
 /// A socket cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
@@ -86,16 +88,19 @@ impl Socket {
         Ok(socket)
     }
 
-    /// The same for the members of a group too, if there is one.
+    /// The same for the members of a group too, if there is one. Without the right to give a file
+    /// to the group it stays this user's, which is said.
     pub fn bind_for(path: &Path, group: Option<u32>) -> Result<Socket, SocketError> {
         let socket = Socket::bind(path)?;
-        if let Some(gid) = group {
-            chown(path, None, Some(gid))
-                .and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(0o660)))
-                .map_err(|source| SocketError::Io {
-                    path: path.to_owned(),
-                    source,
-                })?;
+        let open = |gid| {
+            chown(path, None, Some(gid))?;
+            fs::set_permissions(path, fs::Permissions::from_mode(0o660))
+        };
+        if let Some(Err(error)) = group.map(open) {
+            warn!(
+                "cannot open {} to its group: {error}; give pghot CAP_CHOWN",
+                path.display()
+            );
         }
         Ok(socket)
     }

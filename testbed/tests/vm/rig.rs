@@ -75,6 +75,15 @@ pub fn hold_hotset(vm: &Vm, flags: &[&str]) -> Result<Process> {
     Ok(start_hotset(vm, &[&["--hold", GO], flags].concat())?.0)
 }
 
+/// The same in a cgroup.
+pub fn hold_hotset_in(vm: &Vm, cgroup: &str, flags: &[&str]) -> Result<Process> {
+    let enter = format!("echo $$ > {cgroup}/cgroup.procs && exec hotset \"$@\"");
+    let base = [
+        "-c", &enter, "sh", "--home", "2", "--fast", "0,1", "--cpus", "0", "--hold", GO,
+    ];
+    Ok(start_workload(vm, "sh", &[&base[..], flags].concat())?.0)
+}
+
 /// What was held begins.
 pub fn go(vm: &Vm) -> Result<()> {
     Ok(vm.write(GO, "")?)

@@ -1,0 +1,223 @@
+//! Pictures, letter by letter: what each terminal shows is in `frames/`. After a wanted change, run
+//! the tests with PGHOT_BLESS=1 and look at the difference.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::buffer::Buffer;
+use ratatui::crossterm::event::KeyCode;
+use ratatui::layout::Rect;
+use ratatui::style::{Color, Modifier};
+
+use super::draw::{picture, plain, text};
+use super::look::Look;
+use super::model::Model;
+use super::table::Table;
+use super::testing::{LOOK, key, looks, model, status_at};
+use super::view::{Tab, View};
+use super::watch::{Found, Seen};
+
+const ASCII: Look = Look {
+    utf8: false,
+    colour: false,
+};
+
+fn draw(model: &Model, view: &View, look: Look, width: u16, height: u16) -> Buffer {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    let drawn = terminal.draw(|frame| picture(model, view, look, frame.buffer_mut()));
+    drawn.unwrap().buffer.clone()
+}
+
+/// Compares with the file, or writes it.
+fn assert_frame(name: &str, text: &str) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/top/frames");
+    let file = folder.join(format!("{name}.txt"));
+    if std::env::var_os("PGHOT_BLESS").is_some() {
+        fs::write(&file, text).unwrap();
+    }
+    let expected = fs::read_to_string(&file).unwrap_or_default();
+    assert!(text == expected, "{name} is:\n{text}\nand was:\n{expected}");
+}
+
+fn keys(view: &mut View, model: &Model, codes: &[KeyCode]) {
+    for code in codes {
+        let table = Table::of(model, view, LOOK);
+        view.key(key(*code), &table);
+    }
+}
+
+#[test]
+fn every_terminal_shows_what_fits() {
+    let (model, view) = (model(), View::default());
+    for (width, height) in [(120, 40), (80, 24), (40, 15), (20, 5)] {
+        let drawn = draw(&model, &view, LOOK, width, height);
+        assert_frame(&format!("{width}x{height}"), &plain(&drawn));
+    }
+    let drawn = plain(&draw(&model, &view, ASCII, 80, 24));
+    assert!(drawn.is_ascii());
+    assert_frame("80x24-ascii", &drawn);
+    assert_frame("once", &text(&model, &view, LOOK, 100));
+}
+
+#[test]
+fn no_size_panics_and_no_line_is_broken_off_in_a_letter() {
+    let model = model();
+    let mut views = vec![View::default(); 5];
+    views[1].tab = Tab::Programs;
+    views[2].tab = Tab::Decisions;
+    views[3].shows_help = true;
+    keys(&mut views[4], &model, &[KeyCode::Enter, KeyCode::PageDown]);
+    let empty = Model::default();
+    for width in (0..60).chain([80, 133, 300]) {
+        for height in (0..30).chain([60, 200]) {
+            let mut buffer = Buffer::empty(Rect::new(0, 0, width, height));
+            for view in &views {
+                picture(&model, view, LOOK, &mut buffer);
+                picture(&empty, view, ASCII, &mut buffer);
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_open_and_close() {
+    let (model, mut view) = (model(), View::default());
+    keys(&mut view, &model, &[KeyCode::Enter]);
+    assert_frame("cgroup", &plain(&draw(&model, &view, LOOK, 80, 24)));
+    keys(&mut view, &model, &[KeyCode::Esc, KeyCode::Tab]);
+    assert_frame("programs", &plain(&draw(&model, &view, LOOK, 80, 24)));
+    keys(&mut view, &model, &[KeyCode::Tab]);
+    assert_frame("decisions", &plain(&draw(&model, &view, LOOK, 80, 24)));
+    keys(&mut view, &model, &[KeyCode::Enter]);
+    assert_frame("decision", &plain(&draw(&model, &view, LOOK, 80, 24)));
+    keys(&mut view, &model, &[KeyCode::Esc, KeyCode::Char('?')]);
+    assert_frame("help", &plain(&draw(&model, &view, LOOK, 80, 24)));
+}
+
+#[test]
+fn the_selected_row_is_reversed_and_stays_in_sight() {
+    let (mut model, mut view) = (model(), View::default());
+    let Some(Ok(groups)) = &mut model.groups else {
+        panic!("groups are known");
+    };
+    let one = groups[0].clone();
+    groups.extend((0..200).map(|n| {
+        let mut group = one.clone();
+        group.path = format!("/many/{n:03}");
+        group
+    }));
+    keys(&mut view, &model, &[KeyCode::End]);
+    let buffer = draw(&model, &view, LOOK, 80, 24);
+    let y = plain(&buffer)
+        .lines()
+        .position(|line| line.contains("/many/199"))
+        .unwrap();
+    let is_reversed = |x| buffer[(x, y as u16)].modifier.contains(Modifier::REVERSED);
+    assert!((0..80).all(is_reversed));
+}
+
+fn lost(at: Instant, sentence: &str) -> Seen {
+    let seen = looks(1).next().unwrap();
+    Seen {
+        at,
+        status: Err(sentence.into()),
+        found: None,
+        ..seen
+    }
+}
+
+#[test]
+fn a_dead_daemon_leaves_its_last_picture_faint_and_comes_back() {
+    let mut model = Model::default();
+    let before: Vec<Seen> = looks(5).collect();
+    let end = before[4].at;
+    before.into_iter().for_each(|seen| model.take(seen));
+    let second = |n| end + Duration::from_secs(n);
+    let sentence = "pghot is not running (nobody listens on /run/pghot/pghot.sock): start it with \
+                    `pghot run`";
+    model.take(lost(second(1), sentence));
+    let view = View::default();
+    let buffer = draw(&model, &view, LOOK, 80, 24);
+    assert_frame("dead", &plain(&buffer));
+    let (old, said) = (&buffer[(0, 5)], &buffer[(0, 1)]);
+    assert!(old.modifier.contains(Modifier::DIM) && old.fg == Color::Reset);
+    assert!(!said.modifier.contains(Modifier::DIM) && said.fg == Color::Red);
+
+    // A new one has begun to count anew, and one second later its rates are known.
+    for (n, up_s) in [(2, 0.5), (3, 1.5)] {
+        let mut seen = lost(second(n), "");
+        seen.status = Ok(status_at(up_s));
+        model.take(seen);
+        assert_eq!(model.lost, None);
+        assert_eq!(model.rates.up, (n == 3).then_some(1200.0));
+    }
+    let up = model.up.columns(300);
+    assert_eq!(
+        up,
+        [
+            None,
+            Some(1200.0),
+            Some(1200.0),
+            Some(1200.0),
+            Some(1200.0),
+            None,
+            None,
+            Some(1200.0)
+        ]
+    );
+}
+
+#[test]
+fn a_key_makes_no_sample_and_a_gap_is_a_blank() {
+    let mut model = Model::default();
+    let looks: Vec<Seen> = looks(2).collect();
+    let (first, mut second) = (looks[0].clone(), looks[1].clone());
+    model.take(first.clone());
+    model.take(Seen {
+        at: first.at + Duration::from_millis(100),
+        found: Some(Found::Programs(Vec::new())),
+        ..first.clone()
+    });
+    assert!(model.programs.is_some());
+    assert_eq!(model.up.columns(300).len(), 1);
+    second.at = first.at + Duration::from_secs(4);
+    model.take(second);
+    assert_eq!(
+        model.up.columns(300),
+        [None, None, None, None, Some(1200.0)]
+    );
+}
+
+#[test]
+fn a_daemon_that_is_late_is_named_until_it_answers() {
+    let mut model = Model::default();
+    let looks: Vec<Seen> = looks(3).collect();
+    model.wait(looks[0].at);
+    looks[..2].iter().cloned().for_each(|seen| model.take(seen));
+    model.wait(looks[1].at + Duration::from_millis(2900));
+    assert_eq!(model.lost, None);
+    model.wait(looks[1].at + Duration::from_secs(8));
+    assert_eq!(
+        model.lost.as_deref(),
+        Some("no answer from the daemon for 8 s")
+    );
+    assert_eq!(model.rates.up, None);
+    let mut late = looks[2].clone();
+    late.at = looks[1].at + Duration::from_secs(9);
+    model.take(late);
+    assert_eq!(model.lost, None);
+}
+
+#[test]
+fn without_a_daemon_there_is_a_sentence_and_the_nodes() {
+    let mut model = Model::default();
+    model.take(lost(Instant::now(), "pghot is not running"));
+    let drawn = plain(&draw(&model, &View::default(), LOOK, 60, 8));
+    assert!(
+        drawn.contains("! pghot is not running") && drawn.contains("node 2"),
+        "{drawn}"
+    );
+}

@@ -174,7 +174,7 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__explain)
-            opts="-h --last --json --config --socket --help"
+            opts="-h --last --json --config --socket --status-socket --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -189,6 +189,10 @@ _pghot() {
                     return 0
                     ;;
                 --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --status-socket)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -96,7 +96,8 @@ fn explain() -> Command {
         .help("Show the newest N decisions instead");
     Command::new("explain")
         .about("Explain why a page moved or stayed")
-        .args([pid, address, last, json(), config(), option_arg("socket")])
+        .args([pid, address, last, json()])
+        .args([config(), option_arg("socket"), option_arg("status_socket")])
 }
 
 fn hint() -> Command {

@@ -63,9 +63,14 @@ fn run_daemon(matches: &ArgMatches) -> Result<()> {
     Ok(run::run(options, &SysRoot::default())?)
 }
 
-/// Asks the daemon; its refusal is an error.
+/// Asks the daemon, where that is enough as a reader; its refusal is an error.
 fn request(matches: &ArgMatches, request: &Request) -> Result<Response> {
-    match ask(&options(matches)?.socket, request)? {
+    let options = options(matches)?;
+    let response = match request {
+        Request::Status | Request::ExplainLast { .. } => ask_as_reader(&options, request),
+        Request::Explain { .. } | Request::Set { .. } => ask(&options.socket, request),
+    };
+    match response? {
         Response::Error(sentence) => Err(anyhow!(sentence)),
         response => Ok(response),
     }
@@ -91,8 +96,7 @@ pub fn say_json(value: &impl serde::Serialize) -> Result<()> {
 }
 
 fn status(matches: &ArgMatches) -> Result<()> {
-    match ask_as_reader(&options(matches)?, &Request::Status)? {
-        Response::Error(sentence) => Err(anyhow!(sentence)),
+    match request(matches, &Request::Status)? {
         Response::Status(status) if matches.get_flag("json") => say_json(&status),
         Response::Status(status) => say(&show_status::text(&status)),
         _ => Err(unexpected()),

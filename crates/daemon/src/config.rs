@@ -76,9 +76,9 @@ pub const DAEMON_OPTIONS: &[DaemonOption] = &[
     DaemonOption {
         name: "status_socket",
         value_name: "PATH",
-        doc: "Where `pghot status` and `pghot top` reach the daemon without root: the members of \
-              the group `pghot` may connect, if there is such a group. It tells the status and \
-              the newest decisions, and changes nothing.",
+        doc: "Where `pghot top`, `status` and `explain --last` reach the daemon without root: the \
+              members of the group `pghot` may connect, if there is such a group. It tells the \
+              status and the newest decisions, and changes nothing.",
         default: "/run/pghot/status.sock",
         store: |options, text| store_path("status_socket", &mut options.status_socket, text),
     },

@@ -4,16 +4,20 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use pghot_testbed::Vm;
+use serde_json::Value;
 
-use crate::rig::{Daemon, finish, go, hold_hotset_in, outcome};
+use crate::rig::{Daemon, finish, go, hold_hotset_in, outcome, promotes_all, refused};
 use crate::{Ctx, Test};
 
-pub const TESTS: &[Test] = &[Test::new(
-    "top_shows_who_has_far_memory_and_what_moves",
-    "tiered3",
-    shows,
-)
-.once()];
+pub const TESTS: &[Test] = &[
+    Test::new(
+        "top_shows_who_has_far_memory_and_what_moves",
+        "tiered3",
+        shows,
+    )
+    .once(),
+    Test::new("a_group_reads_and_changes_nothing", "tiered3", readers).once(),
+];
 
 /// The workload's cgroup.
 const GROUP: &str = "/sys/fs/cgroup/far";
@@ -88,5 +92,44 @@ fn shows(ctx: &mut Ctx) -> Result<()> {
     vm.exec(&["rmdir", GROUP])?.success()?;
     vm.write("/sys/fs/cgroup/cgroup.subtree_control", "-memory")?;
     daemon.stop()?;
+    Ok(())
+}
+
+/// Members of the group pghot see what happens, and no more; others see nothing.
+fn readers(ctx: &mut Ctx) -> Result<()> {
+    const GROUPS: &str = "/etc/group";
+    let vm = &ctx.vm;
+    let before = vm.read(GROUPS).unwrap_or_default();
+    if !vm.list("/")?.iter().any(|name| name == "etc") {
+        vm.mkdir("/etc")?;
+    }
+    vm.write(GROUPS, format!("{before}pghot:x:777:\n"))?;
+    let daemon = Daemon::start(vm, &["--freq-threshold", "1"])?;
+    promotes_all(vm, &daemon)?;
+    let nobody = ["setpriv", "--reuid=65534", "--regid=65534"];
+    let run =
+        |groups, command: &[&str]| vm.exec(&[&nobody[..], &[groups, "pghot"], command].concat());
+    let member = "--groups=777";
+    let status = run(member, &["status", "--json"])?.success()?.stdout;
+    let status: Value = serde_json::from_str(&status)?;
+    ensure!(outcome(&status, "moved")? >= 8192.0, "{status:#}");
+    let frame = run(member, &["top", "--once"])?.success()?.stdout;
+    ensure!(line(&frame, "hint_fault")?.contains("running"), "{frame}");
+    let decisions = run(member, &["explain", "--last", "9", "--json"])?
+        .success()?
+        .stdout;
+    let decisions: Value = serde_json::from_str(&decisions)?;
+    let decisions = decisions.as_array().context("no list")?;
+    let is_silent = |decision: &Value| decision["pfn"].is_null() && decision["address"].is_null();
+    ensure!(
+        decisions.len() == 9 && decisions.iter().all(is_silent),
+        "{decisions:#?}"
+    );
+
+    refused(run(member, &["set", "freq_threshold", "2"])?, "as root")?;
+    refused(run(member, &["explain", "1", "7f0000000000"])?, "as root")?;
+    refused(run("--clear-groups", &["status"])?, "join the group pghot")?;
+    daemon.stop()?;
+    vm.write(GROUPS, &before)?;
     Ok(())
 }

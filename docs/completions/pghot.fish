@@ -55,6 +55,7 @@ complete -c pghot -n "__fish_pghot_using_subcommand run" -l enabled-sources -d '
 complete -c pghot -n "__fish_pghot_using_subcommand run" -l scan-stall-max-ms -d 'The longest that pgtscan may hold a process\'s mmap lock for writing, while which the process can map nothing new [default 10, 1 to 1000]' -r
 complete -c pghot -n "__fish_pghot_using_subcommand run" -l quick-fault-ms -d 'A hint fault makes its page ready if it comes within this time of the kernel\'s mark: a page that is touched so soon is touched often [default 125, 0 to 60000]' -r
 complete -c pghot -n "__fish_pghot_using_subcommand run" -l dry-run -d 'Observe and decide, but move nothing'
+complete -c pghot -n "__fish_pghot_using_subcommand run" -l wait-for-lower-tier -d 'Where there is no lower tier yet, wait until its memory comes online'
 complete -c pghot -n "__fish_pghot_using_subcommand run" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c pghot -n "__fish_pghot_using_subcommand status" -l config -d 'The config file, in TOML [default: /etc/pghot/pghot.toml, if it exists]' -r -F
 complete -c pghot -n "__fish_pghot_using_subcommand status" -l socket -d 'The control socket, on which `pghot status`, `explain` and `set` reach the daemon. [default: /run/pghot/pghot.sock]' -r

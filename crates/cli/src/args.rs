@@ -41,6 +41,10 @@ fn run() -> Command {
         .long("dry-run")
         .action(ArgAction::SetTrue)
         .help("Observe and decide, but move nothing");
+    let wait = Arg::new("wait_for_lower_tier")
+        .long("wait-for-lower-tier")
+        .action(ArgAction::SetTrue)
+        .help("Where there is no lower tier yet, wait until its memory comes online");
     Command::new("run")
         .about("Run the daemon in the foreground until a signal ends it")
         .long_about(
@@ -50,7 +54,7 @@ fn run() -> Command {
         )
         .after_help("RUST_LOG sets how much is logged to the standard error, e.g. RUST_LOG=debug.")
         .arg(config())
-        .arg(dry_run)
+        .args([dry_run, wait])
         .args(DAEMON_OPTIONS.iter().map(|option| option_arg(option.name)))
         .args(TUNABLES.iter().map(tunable_arg))
 }

@@ -53,6 +53,7 @@ fn options(matches: &ArgMatches) -> Result<Options> {
 fn run_daemon(matches: &ArgMatches) -> Result<()> {
     let mut options = options(matches)?;
     options.dry_run = matches.get_flag("dry_run");
+    options.wait_for_lower_tier = matches.get_flag("wait_for_lower_tier");
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)

@@ -23,6 +23,8 @@ pub struct Options {
     pub settings: Settings,
     /// Observe and decide, but move nothing.
     pub dry_run: bool,
+    /// Wait for a lower tier where there is none yet.
+    pub wait_for_lower_tier: bool,
     /// The control socket.
     pub socket: PathBuf,
     /// Where others than root read the status.
@@ -221,6 +223,7 @@ fn resolve(assignments: &[Assignment]) -> Result<Options, ConfigError> {
     let mut options = Options {
         settings: Settings::new(Format::Default),
         dry_run: false,
+        wait_for_lower_tier: false,
         socket: PathBuf::new(),
         status_socket: PathBuf::new(),
         hint_socket: PathBuf::new(),

@@ -4,6 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use pghot_hotness::Nid;
+use pghot_linux::claim::ClaimError;
 use pghot_linux::knobs::KnobsError;
 use pghot_linux::{HostError, ReadError};
 
@@ -46,6 +47,9 @@ pub enum RunError {
     /// The changed kernel settings could not be managed.
     #[error(transparent)]
     Knobs(#[from] KnobsError),
+    /// Another daemon has this machine.
+    #[error(transparent)]
+    Claim(#[from] ClaimError),
     /// The control socket could not be used.
     #[error(transparent)]
     Socket(#[from] SocketError),

@@ -37,6 +37,7 @@ mod sources;
 mod stop;
 #[cfg(test)]
 mod testing;
+mod tier_watch;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

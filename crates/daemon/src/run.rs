@@ -8,6 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use pghot_hotness::Nid;
+use pghot_linux::claim::Claim;
 use pghot_linux::knobs::{Knobs, KnobsError};
 use pghot_linux::topology::Topology;
 use pghot_linux::{Host, Reclaimer, SysRoot, bpf};
@@ -29,43 +30,110 @@ use crate::service;
 use crate::shared::Shared;
 use crate::signals::SignalWatch;
 use crate::sources::Sources;
-use crate::stop::Stop;
+use crate::stop::{Ending, Stop};
+use crate::tier_watch::TierWatch;
+
+/// Between two looks at what the daemon depends on: settings that others change, threads of
+/// sources, and the machine's memory.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Runs the daemon until a signal or a failure ends it. Whatever happens, the kernel settings are
 /// put back.
-pub fn run(options: Options, root: &SysRoot) -> Result<(), RunError> {
+///
+/// When the lower tier changes, the session ends like any other and the next one begins: what is
+/// lost are the accesses of the last seconds.
+pub fn run(mut options: Options, root: &SysRoot) -> Result<(), RunError> {
     heap::give_back();
     bpf::log_messages();
-    let topology = Topology::read(root)?;
-    let nids = lower_tier_nids(&topology, root)?;
-    check_target(&topology, &options.settings)?;
-    let span = span_of(&topology)?;
-
     // First, so that from here on a signal ends the daemon in good order.
-    let stop = Arc::new(Stop::default());
-    let _signals = SignalWatch::start(&stop)?;
+    let ending = Arc::new(Ending::default());
+    let _signals = SignalWatch::start(&ending)?;
+    let mut waits = options.wait_for_lower_tier;
+    loop {
+        let stop = ending.new_session();
+        let Some(topology) = lower_tier(root, waits, &stop)? else {
+            break;
+        };
+        let has_changed = session(&mut options, root, &topology, stop)?;
+        info!("stopped, and the kernel settings are as they were");
+        if !has_changed {
+            break;
+        }
+        // It was here, so it may come back.
+        waits = true;
+    }
+    Ok(())
+}
+
+/// The machine, as soon as it has a lower tier; `None` if a stop is requested before.
+fn lower_tier(root: &SysRoot, waits: bool, stop: &Stop) -> Result<Option<Topology>, RunError> {
+    let mut is_said = false;
+    while !stop.is_requested() {
+        let topology = Topology::read(root)?;
+        match lower_tier_nids(&topology, root) {
+            Err(RunError::NoLowerTier) if waits => {
+                if !is_said {
+                    info!("this machine has no lower memory tier: waiting for one");
+                    is_said = true;
+                }
+                service::waiting();
+                stop.sleep(LOOK_INTERVAL);
+            }
+            found => return found.map(|_| Some(topology)),
+        }
+    }
+    Ok(None)
+}
+
+/// Promotes until a stop is requested. Returns whether that was because the lower tier has changed.
+fn session(
+    options: &mut Options,
+    root: &SysRoot,
+    topology: &Topology,
+    stop: Arc<Stop>,
+) -> Result<bool, RunError> {
+    let nids = lower_tier_nids(topology, root)?;
+    check_target(topology, &options.settings)?;
+    let span = span_of(topology)?;
+    let mut tier = TierWatch::new(root, topology);
     let (knobs, recovered) = Knobs::open(root, &options.state_file)?;
     let restorer = Restorer::new(knobs);
     restorer::log(&recovered);
-    let listeners = Listeners::bind(&options)?;
+    let _claim = Claim::take()?;
+    let listeners = Listeners::bind(options)?;
     let (settings, dry_run) = (options.settings.clone(), options.dry_run);
     let (maps, table) = RecordMaps::create(settings.mode, &span)?;
     let table = Arc::new(table);
     let knobs = restorer.knobs();
-    let ground = Kernel::new(root, &topology, &options, maps, &table, knobs);
+    let ground = Kernel::new(root, topology, options, maps, &table, knobs);
     let config = Config::new(&settings, settings.rule()?);
     let sources = Sources::new(SOURCES, Box::new(ground), &config);
     let shared = Shared::new(root.clone(), table, settings, &nids, sources, dry_run, stop)?;
     let shared = Arc::new(shared);
     let mut threads = Threads::default();
-    let started = start(&options, &topology, listeners, &shared, &mut threads);
-    if started.is_ok() {
-        shared.stop.wait();
+    let started = start(options, topology, listeners, &shared, &mut threads);
+    let has_changed = started.is_ok() && watch(&shared, &mut tier);
+    if !has_changed {
+        service::stopping();
     }
     let ended = end(&shared, threads, restorer);
+    // What `pghot set` changed goes on.
+    options.settings = shared.settings();
     started.and(ended)?;
-    info!("stopped, and the kernel settings are as they were");
-    Ok(())
+    Ok(has_changed)
+}
+
+/// Looks after the daemon until a stop is requested, or the lower tier has changed: then true.
+fn watch(shared: &Shared, tier: &mut TierWatch) -> bool {
+    while !shared.stop.is_requested() {
+        shared.stop.sleep(LOOK_INTERVAL);
+        let now = Instant::now();
+        if tier.has_changed(&shared.root, now) {
+            info!("the memory of this machine has changed: pghot begins anew");
+            return true;
+        }
+    }
+    false
 }
 
 /// Starts what reports, moves and answers.
@@ -205,7 +273,6 @@ fn spawn(
 fn end(shared: &Arc<Shared>, threads: Threads, restorer: Restorer) -> Result<(), RunError> {
     shared.stop.request();
     let restored = restorer.finish().map_err(RunError::from);
-    service::stopping();
     let deadline = Instant::now() + ENDING_MAX;
     // Clients still being served hold `shared`, so nothing here waits for its last owner.
     if let Some(serving) = threads.serving {

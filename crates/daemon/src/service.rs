@@ -22,7 +22,13 @@ pub fn ready(shared: &Shared) {
     tell(&[NotifyState::Ready, NotifyState::Status(&status(shared))]);
 }
 
-/// The settings of the host are back, and threads are waited for.
+/// There is no lower tier yet. That is no failure, so the start is over; called once a second.
+pub fn waiting() {
+    let status = NotifyState::Status("waiting for a lower memory tier");
+    tell(&[NotifyState::Ready, status, NotifyState::Watchdog]);
+}
+
+/// The daemon ends: the settings of the host go back, and threads are waited for.
 pub fn stopping() {
     tell(&[NotifyState::Stopping, NotifyState::Status("ending")]);
 }

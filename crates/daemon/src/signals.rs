@@ -8,7 +8,7 @@ use signal_hook::iterator::{Handle, Signals};
 use tracing::info;
 
 use crate::error::RunError;
-use crate::stop::Stop;
+use crate::stop::Ending;
 
 /// The thread that waits for signals, until dropped.
 pub struct SignalWatch(Handle);
@@ -16,18 +16,18 @@ pub struct SignalWatch(Handle);
 impl SignalWatch {
     /// SIGINT, SIGTERM and SIGHUP (a terminal that goes away) end the daemon in good order, but
     /// under nohup(1) SIGHUP stays ignored.
-    pub fn start(stop: &Arc<Stop>) -> Result<SignalWatch, RunError> {
+    pub fn start(ending: &Arc<Ending>) -> Result<SignalWatch, RunError> {
         let mut wanted = vec![SIGINT, SIGTERM];
         if !is_ignored(SIGHUP) {
             wanted.push(SIGHUP);
         }
         let mut signals = Signals::new(wanted).map_err(RunError::Signals)?;
         let watch = SignalWatch(signals.handle());
-        let stop = Arc::clone(stop);
+        let ending = Arc::clone(ending);
         let wait = move || {
             for signal in signals.forever() {
                 info!("stopping on signal {signal}");
-                stop.request();
+                ending.request();
             }
         };
         let thread = thread::Builder::new().name("signals".into()).spawn(wait);

@@ -64,11 +64,50 @@ impl Stop {
     }
 }
 
+/// Ends the daemon for good. It runs in sessions, one after the other: when memory comes or goes, a
+/// session ends and another one begins.
+#[derive(Debug, Default)]
+pub struct Ending {
+    is_requested: AtomicBool,
+    session: Mutex<Arc<Stop>>,
+}
+
+impl Ending {
+    /// Ends the session that runs, and lets no other begin.
+    pub fn request(&self) {
+        self.is_requested.store(true, Ordering::SeqCst);
+        lock(&self.session).request();
+    }
+
+    /// The stop of a new session; requested already, if the end is.
+    pub fn new_session(&self) -> Arc<Stop> {
+        let stop = Arc::new(Stop::default());
+        *lock(&self.session) = Arc::clone(&stop);
+        // Only now: a request that comes later finds this session.
+        if self.is_requested.load(Ordering::SeqCst) {
+            stop.request();
+        }
+        stop
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::thread;
     use std::time::Instant;
+
+    #[test]
+    fn the_end_ends_every_session() {
+        let ending = Ending::default();
+        let first = ending.new_session();
+        first.request();
+        let second = ending.new_session();
+        assert!(!second.is_requested());
+        ending.request();
+        assert!(second.is_requested());
+        assert!(ending.new_session().is_requested());
+    }
 
     #[test]
     fn a_sleeper_wakes_when_it_is_called_and_at_no_other_nudge() {

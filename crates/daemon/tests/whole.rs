@@ -238,7 +238,7 @@ fn from_start_to_signal(systemd: &Systemd) {
     let mut elsewhere = options.clone();
     elsewhere.state_file = machine.dir.path().join("other.json");
     let second = run(elsewhere, &machine.root).unwrap_err().to_string();
-    assert!(second.contains("another pghot listens"), "{second}");
+    assert!(second.contains("another pghot daemon runs"), "{second}");
 
     let set = |name: &str, value: &str| {
         let (name, value) = (name.to_owned(), value.to_owned());

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use pghot_hotness::Table;
 use pghot_linux::SysRoot;
-use pghot_linux::knobs::Knobs;
+use pghot_linux::knobs::{Foreign, Knobs};
 use pghot_linux::topology::Topology;
 use pghot_sources::{Availability, Config, Descriptor, Error, Kind, RecordMaps, Source, Start};
 use tracing::warn;
@@ -92,6 +92,10 @@ impl Ground for Kernel {
 
     fn stand_by(&mut self, source: &mut dyn Source, standing_by: bool) -> Result<(), Error> {
         self.change(source, |source, knobs| source.stand_by(knobs, standing_by))
+    }
+
+    fn foreign(&mut self) -> Vec<Foreign> {
+        lock(&self.knobs).foreign()
     }
 
     fn mark(&mut self, source: &mut dyn Source, size_mb: u64) -> Result<bool, Error> {

@@ -25,6 +25,7 @@ mod latency;
 mod listeners;
 mod machine;
 mod page;
+mod patience;
 mod pulse;
 mod restorer;
 mod room;

@@ -128,6 +128,7 @@ fn watch(shared: &Shared, tier: &mut TierWatch) -> bool {
     while !shared.stop.is_requested() {
         shared.stop.sleep(LOOK_INTERVAL);
         let now = Instant::now();
+        shared.check_sources(now);
         if tier.has_changed(&shared.root, now) {
             info!("the memory of this machine has changed: pghot begins anew");
             return true;

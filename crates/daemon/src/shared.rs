@@ -127,6 +127,14 @@ impl Shared {
         }
     }
 
+    /// Looks whether somebody else has changed the settings that sources need, and whether sources
+    /// live. Skipped while sources are being started or asked.
+    pub fn check_sources(&self, now: Instant) {
+        if let Ok(mut sources) = self.sources.try_lock() {
+            sources.check(now);
+        }
+    }
+
     /// Says which hint faults are quick, and asks how soon after their marks faults came. `None`
     /// while sources are being started or asked.
     pub fn watch_faults(&self, quick_fault: QuickFault) -> Option<FaultTimes> {
@@ -182,6 +190,8 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::Ordering::Relaxed;
+
+    use pghot_linux::knobs::Foreign;
 
     use super::*;
     use crate::status::SourceState;
@@ -291,6 +301,59 @@ mod tests {
         assert!(told(128).is_empty(), "nobody is there");
         shared.set("enabled_sources", "1").unwrap();
         assert_eq!(told(128), [128], "it was started again");
+    }
+
+    #[test]
+    fn a_setting_that_others_change_is_taken_back_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let (shared, watched) = daemon(dir.path());
+        shared.set("enabled_sources", "0x5").unwrap();
+        watched.standing_by.store(1, Relaxed);
+        let changed = || Foreign {
+            path: "/proc/sys/kernel/numa_balancing".into(),
+            ours: "2".into(),
+            present: "0".into(),
+        };
+        let now = Instant::now();
+        shared.check_sources(now);
+        assert_eq!(watched.standing_by.load(Relaxed), 1, "nothing was changed");
+        lock(&watched.foreign).push(changed());
+        shared.check_sources(now);
+        assert_eq!(watched.standing_by.load(Relaxed), 0, "it is set again");
+        let state = |source: usize| lock(&shared.sources).report()[source].clone();
+        assert_eq!(state(0).state, SourceState::Running);
+
+        lock(&watched.foreign).push(changed());
+        shared.check_sources(now + Duration::from_secs(60));
+        assert_eq!(state(0).state, SourceState::Unavailable);
+        let why = state(0).why.unwrap_or_default();
+        assert!(
+            why.contains("set /proc/sys/kernel/numa_balancing to 0"),
+            "{why}"
+        );
+        assert_eq!(watched.cleared.load(Relaxed), 1, "the others are put back");
+        assert_eq!(state(1).state, SourceState::Running);
+        shared.set("enabled_sources", "0x4").unwrap();
+        shared.set("enabled_sources", "0x5").unwrap();
+        assert_eq!(state(0).state, SourceState::Running, "it was asked for");
+    }
+
+    #[test]
+    fn a_source_without_its_thread_is_unavailable() {
+        let dir = tempfile::tempdir().unwrap();
+        let (shared, watched) = daemon(dir.path());
+        watched.are_dead.store(true, Relaxed);
+        shared.check_sources(Instant::now());
+        let report = lock(&shared.sources).report();
+        assert_eq!(report[0].state, SourceState::Unavailable);
+        assert!(
+            report[0]
+                .why
+                .clone()
+                .unwrap_or_default()
+                .contains("thread failed")
+        );
+        assert_eq!(watched.running.load(Relaxed), 0);
     }
 
     #[test]

@@ -6,10 +6,12 @@ use std::time::Instant;
 use pghot_engine::QuickFault;
 use pghot_engine::arbiter::{self, Arbiter, State};
 use pghot_engine::exchange::FaultTimes;
+use pghot_linux::knobs::Foreign;
 use pghot_sources::{Config, Descriptor, Error, Kind, Source};
 use tracing::{debug, info, warn};
 
 use crate::latency::Latency;
+use crate::patience::{Answer, Patience};
 use crate::status::{PastRuns, SourceReport, SourceState};
 
 /// Where sources are started: the kernel, or a fake in tests.
@@ -28,6 +30,9 @@ pub trait Ground: Send {
     /// Makes a running source stand by or come back.
     fn stand_by(&mut self, source: &mut dyn Source, standing_by: bool) -> Result<(), Error>;
 
+    /// The settings that sources changed and somebody else has changed since.
+    fn foreign(&mut self) -> Vec<Foreign>;
+
     /// Has the kernel's scanner mark so many MB at a visit, for a source of hint faults. Returns
     /// whether it is for the source to say.
     fn mark(&mut self, source: &mut dyn Source, size_mb: u64) -> Result<bool, Error>;
@@ -39,6 +44,7 @@ pub struct Sources {
     host: Running,
     /// Times of the arbiter count from here.
     epoch: Instant,
+    patience: Patience,
 }
 
 /// Those that are started.
@@ -126,6 +132,7 @@ impl Sources {
                 marked: None,
             },
             epoch: Instant::now(),
+            patience: Patience::default(),
         }
     }
 
@@ -171,6 +178,56 @@ impl Sources {
         });
         host.marked = Some((size_mb, is_told));
         is_told
+    }
+
+    /// Looks what has happened to the sources since the last time: whether somebody else has
+    /// changed a setting that they need, and whether one of them has lost its thread.
+    pub fn check(&mut self, now: Instant) {
+        self.check_threads();
+        let foreign = self.host.ground.foreign();
+        if foreign.is_empty() {
+            return;
+        }
+        let told = foreign.iter().map(|it| {
+            let (path, ours, present) = (it.path.display(), &it.ours, &it.present);
+            format!("somebody has set {path} to {present}, where pghot needs {ours}")
+        });
+        let told = told.collect::<Vec<_>>().join("; ");
+        match self.patience.answer(now) {
+            Answer::TakeBack => {
+                warn!(
+                    "{told}: it is set again, and goes back to {} at the end",
+                    their(&foreign)
+                );
+                self.host.marked = None;
+                self.arbiter.tell_again(&mut self.host);
+            }
+            Answer::GiveWay => {
+                let why = format!("{told}, and not for the first time: hint faults are left alone");
+                warn!("{why}");
+                let descriptors = self.host.descriptors;
+                for (place, descriptor) in descriptors.iter().enumerate() {
+                    if descriptor.kind == Kind::HintFaults {
+                        self.arbiter.fail(&mut self.host, place, why.clone());
+                    }
+                }
+            }
+        }
+        self.settle();
+    }
+
+    fn check_threads(&mut self) {
+        for place in 0..self.host.sources.len() {
+            if self.host.sources[place]
+                .as_ref()
+                .is_some_and(|source| source.is_dead())
+            {
+                let why = "its thread failed, please report the message in the log as a bug";
+                warn!("source {} stops: {why}", self.host.descriptors[place].name);
+                self.arbiter.fail(&mut self.host, place, why.to_owned());
+                self.settle();
+            }
+        }
     }
 
     /// Whether it is time to look at the free memory of the top tier.
@@ -244,6 +301,12 @@ impl Sources {
             })
             .collect()
     }
+}
+
+/// What others want the settings to be.
+fn their(foreign: &[Foreign]) -> String {
+    let values = foreign.iter().map(|it| it.present.clone());
+    values.collect::<Vec<_>>().join(", ")
 }
 
 fn report(name: &str, state: State, source: Option<&dyn Source>) -> SourceReport {

@@ -9,6 +9,7 @@ use pghot_engine::fake::FakeMachine;
 use pghot_hotness::{Format, PfnRange, SECTION_PAGES, Span, Table};
 use pghot_linux::SysRoot;
 use pghot_linux::host::monotonic;
+use pghot_linux::knobs::Foreign;
 use pghot_sources::{
     Availability, Config, Descriptor, Error, Kind, ReadySample, Source, SourceCost, SourceStats,
 };
@@ -59,6 +60,10 @@ pub struct Watched {
     pub refuses_start: AtomicBool,
     /// Whether a new rule is refused.
     pub refuses_rule: AtomicBool,
+    /// Settings that somebody else has changed.
+    pub foreign: Mutex<Vec<Foreign>>,
+    /// Whether the threads of all sources are gone.
+    pub are_dead: AtomicBool,
     /// What the kernel's scanner was told to mark at a visit, in MB.
     pub marked_mb: Mutex<Vec<u64>>,
     /// Pages that each source says it recorded.
@@ -98,6 +103,10 @@ impl Ground for FakeGround {
             false => self.0.standing_by.fetch_sub(1, Ordering::Relaxed),
         };
         Ok(())
+    }
+
+    fn foreign(&mut self) -> Vec<Foreign> {
+        std::mem::take(&mut *lock(&self.0.foreign))
     }
 
     fn mark(&mut self, _: &mut dyn Source, size_mb: u64) -> Result<bool, Error> {
@@ -140,6 +149,10 @@ impl Source for FakeSource {
             pfn: LOWER_PFN,
             when_ns: 0,
         });
+    }
+
+    fn is_dead(&self) -> bool {
+        self.0.are_dead.load(Ordering::Relaxed)
     }
 
     fn cost(&self) -> SourceCost {

@@ -17,6 +17,7 @@
 use std::path::{Path, PathBuf};
 
 use pghot_engine::marking;
+use tracing::warn;
 
 use crate::knobs::{Knobs, KnobsError};
 use crate::root::{ReadError, SysRoot, read_number, read_text};
@@ -127,12 +128,58 @@ pub fn plan(root: &SysRoot) -> Result<Vec<Step>, KnobsError> {
     Ok(steps)
 }
 
+/// What a run left that was killed and whose state file is lost, with the kernel's defaults to go
+/// back to: nobody else has the tiering bit and a rate limit of 0, or a rate limit and a hot
+/// threshold of 0. Which balancing the host had is lost; the one that does not promote is safe.
+fn left_over(root: &SysRoot) -> Vec<(PathBuf, String)> {
+    let paths = Paths::new(root);
+    let is_at = |path: &Path, value: &str| read_text(path).is_ok_and(|present| present == value);
+    let balancing = read_number::<u32>(&paths.balancing).unwrap_or(0);
+    let is_tiering = balancing & TIERING != 0;
+    let has_threshold = is_at(&paths.hot_threshold, "0");
+    if !is_at(&paths.rate_limit, "0") || !is_tiering && !has_threshold {
+        return Vec::new();
+    }
+    let mut left = vec![(paths.rate_limit, "65536".to_owned())];
+    if has_threshold {
+        left.push((paths.hot_threshold, "1000".to_owned()));
+    }
+    if is_at(&paths.scan_delay, &marking::DELAY_MS.to_string()) {
+        left.push((paths.scan_delay, "1000".to_owned()));
+        left.push((paths.scan_size, "256".to_owned()));
+    }
+    if is_tiering {
+        left.push((paths.balancing, (balancing & !TIERING).to_string()));
+    }
+    left
+}
+
+/// Takes what is left over for what it is: no value to go back to. Only before the first change.
+fn adopt_left_over(knobs: &mut Knobs) -> Result<(), KnobsError> {
+    if knobs
+        .changed()
+        .contains(&Paths::new(knobs.root()).rate_limit)
+    {
+        return Ok(());
+    }
+    for (path, default) in left_over(knobs.root()) {
+        warn!(
+            "{} is as an earlier pghot left it, whose state file is lost: at the end it becomes \
+             {default}, as kernels have it",
+            path.display()
+        );
+        knobs.adopt(&path, &default)?;
+    }
+    Ok(())
+}
+
 /// Turns hint faults on and the kernel's own promotion off; returns what was written.
 ///
 /// If a write fails, those before it are put back and the failed one is named. Should even that
 /// fail, the originals are still in the state file for [`Knobs::restore`].
 pub fn tiering_without_kernel_promotion(knobs: &mut Knobs) -> Result<Vec<Step>, KnobsError> {
     let steps = plan(knobs.root())?;
+    adopt_left_over(knobs)?;
     let mark = knobs.mark();
     for step in &steps {
         let values: Vec<&str> = step.values.iter().map(String::as_str).collect();
@@ -157,6 +204,7 @@ pub fn mark(knobs: &mut Knobs, size_mb: u64) -> Result<bool, KnobsError> {
 /// Turns hint faults on the lower tier off again, so that the kernel promotes nothing in them.
 /// Normal balancing stays as it is meanwhile, and so do the other settings.
 pub fn tiering_off(knobs: &mut Knobs) -> Result<(), KnobsError> {
+    adopt_left_over(knobs)?;
     let path = Paths::new(knobs.root()).balancing;
     let present = read_number::<u32>(&path)
         .map_err(|error| missing_or(error, &path, "needs CONFIG_NUMA_BALANCING"))?;

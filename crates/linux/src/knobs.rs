@@ -120,6 +120,17 @@ pub enum RestoreOutcome {
     Failed(KnobsError),
 }
 
+/// A setting that somebody else has changed after this process did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Foreign {
+    /// The setting.
+    pub path: PathBuf,
+    /// The value that this process wrote.
+    pub ours: String,
+    /// The value that it has now.
+    pub present: String,
+}
+
 /// Settings changed by this process, with their originals in a state file.
 ///
 /// Dropping it restores nothing: a crash does not run destructors, so correctness never depends on
@@ -232,6 +243,41 @@ impl Knobs {
     pub fn changed(&self) -> Vec<PathBuf> {
         let paths = self.state.knobs.iter();
         paths.map(|knob| knob.path.clone()).collect()
+    }
+
+    /// Of the settings changed so far, those that somebody else has changed since. One that cannot
+    /// be read is none: debugfs may be gone.
+    pub fn foreign(&self) -> Vec<Foreign> {
+        let foreign = |knob: &SavedKnob| {
+            let present = read_text(&knob.path).ok()?;
+            let ours = knob.ours.last()?.clone();
+            let path = knob.path.clone();
+            (!knob.ours.contains(&present)).then_some(Foreign {
+                path,
+                ours,
+                present,
+            })
+        };
+        match self.is_over {
+            true => Vec::new(),
+            false => self.state.knobs.iter().filter_map(foreign).collect(),
+        }
+    }
+
+    /// Enters a setting in the books whose present value is one of ours already, left by a run
+    /// whose state file is lost; it will be put back to `original`. What is in the books stays.
+    pub fn adopt(&mut self, path: &Path, original: &str) -> Result<(), KnobsError> {
+        if self.is_over || self.state.knobs.iter().any(|knob| knob.path == path) {
+            return Ok(());
+        }
+        let ours = vec![read_text(path)?];
+        let (path, original) = (path.to_path_buf(), original.to_owned());
+        self.state.knobs.push(SavedKnob {
+            path,
+            original,
+            ours,
+        });
+        self.state.save(&self.state_path)
     }
 
     /// Puts these settings back, and keeps the claim on the state file: more may be set later.

@@ -125,6 +125,11 @@ pub trait Source: Send {
         None
     }
 
+    /// Whether it has a thread that ended although nobody asked: it panicked.
+    fn is_dead(&self) -> bool {
+        false
+    }
+
     /// Stops or resumes whatever makes the kernel produce events for this source, without
     /// detaching it. Only sources of [`Kind::HintFaults`] are asked to. This and [`Source::mark`]
     /// are where a source changes kernel settings, and short, so that nobody waits who wants to

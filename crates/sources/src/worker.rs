@@ -45,6 +45,11 @@ impl Worker {
         })
     }
 
+    /// Whether the thread has ended already: nothing but a panic does that.
+    pub fn is_dead(&self) -> bool {
+        self.thread.as_ref().is_some_and(JoinHandle::is_finished)
+    }
+
     /// CPU time of the thread until its last sleep, in ns.
     pub fn cpu_ns(&self) -> u64 {
         self.pace.cpu_ns.load(Ordering::Relaxed)

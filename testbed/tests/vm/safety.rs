@@ -68,6 +68,12 @@ pub const TESTS: &[Test] = &[
         "tiered3",
         sources_switch_at_run_time,
     ),
+    Test::new(
+        "a_setting_that_others_change_is_taken_back",
+        "tiered3",
+        a_setting_that_others_change,
+    )
+    .once(),
     Test::new("an_idle_daemon_is_idle", "tiered3", an_idle_daemon_is_idle).once(),
 ];
 
@@ -133,16 +139,58 @@ fn a_second_daemon_is_refused(ctx: &mut Ctx) -> Result<()> {
     let during = kernel_settings(&ctx.vm)?;
     let second = ctx.vm.exec(&["pghot", "run"])?;
     refused(second, "already running")?;
-    // Nor with another state file, for the socket is taken.
-    let third = ctx
-        .vm
-        .exec(&["pghot", "run", "--state-file", "/tmp/other.json"])?;
-    refused(third, "pghot.sock")?;
+    // Nor with other files, as in a container.
+    let third = [
+        "--state-file",
+        "/tmp/other.json",
+        "--socket",
+        "/tmp/other.sock",
+    ];
+    let third = ctx.vm.exec(&[&["pghot", "run"], &third[..]].concat())?;
+    refused(third, "another pghot daemon runs on this machine")?;
     ensure!(
         kernel_settings(&ctx.vm)? == during,
         "the refused daemon changed settings"
     );
     daemon.stop()?;
+    Ok(())
+}
+
+/// Somebody writes 0 to `kernel.numa_balancing`, as `sysctl --system` does: once it is taken back,
+/// twice it is theirs, and so are the limits of the kernel's own promotion. Then the state file is
+/// lost with a killed daemon, and what it left is not taken for the host's own.
+fn a_setting_that_others_change(ctx: &mut Ctx) -> Result<()> {
+    const BALANCING: &str = "/proc/sys/kernel/numa_balancing";
+    const RATE_LIMIT: &str = "/proc/sys/kernel/numa_balancing_promote_rate_limit_MBps";
+    let original = kernel_settings(&ctx.vm)?;
+    let daemon = Daemon::start(&ctx.vm, &["--freq-threshold", "1"])?;
+    let ours = ctx.vm.read(BALANCING)?;
+    ctx.vm.write(BALANCING, "0")?;
+    let soon = Duration::from_secs(10);
+    ctx.vm.wait_until("it is taken back", soon, || {
+        Ok(ctx.vm.read(BALANCING)? == ours)
+    })?;
+    promotes_all(&ctx.vm, &daemon)?;
+    ctx.vm.write(BALANCING, "0")?;
+    ctx.vm.wait_until("the source gives way", soon, || {
+        let status = daemon.status()?;
+        Ok(source(&status, "hint_fault").is_ok_and(|it| it["state"] == "unavailable"))
+    })?;
+    ensure!(ctx.vm.read(BALANCING)?.trim() == "0", "it is theirs now");
+    let limit = ctx.vm.read(RATE_LIMIT)?;
+    ensure!(limit.trim() == "65536", "the limit is {limit}");
+    daemon.kill()?;
+
+    ctx.vm.exec(&["pghot", "restore"])?.success()?;
+    let before = kernel_settings(&ctx.vm)?;
+    Daemon::start(&ctx.vm, &[])?.kill()?;
+    ensure!(kernel_settings(&ctx.vm)? != before, "nothing was left");
+    ctx.vm.exec(&["rm", "/run/pghot/state.json"])?.success()?;
+    Daemon::start(&ctx.vm, &[])?.stop()?;
+    let after = kernel_settings(&ctx.vm)?;
+    ensure!(after == before, "{before:?}, and then {after:?}");
+    // For who comes next.
+    ctx.vm.write(BALANCING, &original[0])?;
     Ok(())
 }
 

@@ -230,6 +230,29 @@ impl Arbiter {
         }
     }
 
+    /// Somebody else has changed what hint faults need of the kernel: the host sets it again, for
+    /// who runs as for who stands by.
+    pub fn tell_again(&mut self, host: &mut dyn Host) {
+        for (place, slot) in self.slots.iter_mut().enumerate() {
+            if slot.candidate.kind != Kind::HintFaults || !slot.is_on() {
+                continue;
+            }
+            if let Err(why) = host.stand_by(place, !slot.is_running()) {
+                host.stop(place);
+                slot.stage = Stage::Failed(why);
+            }
+        }
+    }
+
+    /// A source cannot go on, for this reason: it is stopped, until it is enabled again.
+    pub fn fail(&mut self, host: &mut dyn Host, source: usize, why: String) {
+        let slot = &mut self.slots[source];
+        if slot.is_on() {
+            host.stop(source);
+            slot.stage = Stage::Failed(why);
+        }
+    }
+
     /// Has the host do what is to be done. The error is the first refusal of a configuration; that
     /// source goes on as it was told before.
     pub fn settle(&mut self, host: &mut dyn Host) -> Result<(), String> {

@@ -14,18 +14,18 @@ use crate::fake::{FakeTree, content};
 const RATE_LIMIT: &str = "kernel.numa_balancing_promote_rate_limit_MBps";
 
 /// A fake machine with the three settings of hint faults, and this process running on it.
-struct Host {
-    tree: FakeTree,
-    state: PathBuf,
-    balancing: PathBuf,
-    rate_limit: PathBuf,
-    hot_threshold: PathBuf,
-    scan_delay: PathBuf,
-    scan_size: PathBuf,
+pub struct Host {
+    pub tree: FakeTree,
+    pub state: PathBuf,
+    pub balancing: PathBuf,
+    pub rate_limit: PathBuf,
+    pub hot_threshold: PathBuf,
+    pub scan_delay: PathBuf,
+    pub scan_size: PathBuf,
 }
 
 impl Host {
-    fn new(balancing: &str) -> Self {
+    pub fn new(balancing: &str) -> Self {
         let tree = FakeTree::new();
         tree.proc("sys/kernel/random/boot_id", "boot-1\n");
         let balancing = tree.proc("sys/kernel/numa_balancing", balancing);
@@ -63,11 +63,11 @@ impl Host {
         self.process("S", 6000);
     }
 
-    fn open(&self) -> Result<(Knobs, Vec<Restored>), KnobsError> {
+    pub fn open(&self) -> Result<(Knobs, Vec<Restored>), KnobsError> {
         Knobs::open(&self.tree.root, &self.state)
     }
 
-    fn running(&self) -> Knobs {
+    pub fn running(&self) -> Knobs {
         let (mut knobs, _) = self.open().expect("a free state file");
         tiering_without_kernel_promotion(&mut knobs).expect("settings");
         knobs

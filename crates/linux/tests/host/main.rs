@@ -1,6 +1,7 @@
 //! Tests of the Linux host side: on fake `/proc` and `/sys` trees, and a few on this machine.
 
 mod fake;
+mod foreign;
 mod knobs;
 mod mover;
 mod probe;

@@ -118,6 +118,10 @@ impl Source for AppHint {
         self.reporter.drain_ready(sink);
     }
 
+    fn is_dead(&self) -> bool {
+        self.worker.is_dead()
+    }
+
     fn cost(&self) -> SourceCost {
         SourceCost {
             thread_cpu_ns: self.worker.cpu_ns(),

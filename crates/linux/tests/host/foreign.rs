@@ -1,0 +1,55 @@
+//! Settings that others change, and settings whose books are lost.
+
+use std::fs;
+
+use pghot_linux::hint_fault_knobs::{tiering_off, tiering_without_kernel_promotion};
+
+use crate::fake::content;
+use crate::knobs::Host;
+
+#[test]
+fn what_others_change_is_told() {
+    let host = Host::new("1\n");
+    let mut knobs = host.open().unwrap().0;
+    tiering_without_kernel_promotion(&mut knobs).unwrap();
+    assert_eq!(knobs.foreign(), []);
+    fs::write(&host.balancing, "0\n").unwrap();
+    let foreign = knobs.foreign();
+    assert_eq!(foreign.len(), 1);
+    assert_eq!(foreign[0].path, host.balancing);
+    assert_eq!(foreign[0].present, "0");
+    knobs.restore().unwrap();
+    assert_eq!(knobs.foreign(), [], "none are ours any more");
+    assert_eq!(content(&host.balancing), "0", "their choice stands");
+}
+
+/// The state file is lost with a container's `/run`, after a kill -9.
+#[test]
+fn what_a_lost_run_left_is_no_original() {
+    for standing_by in [false, true] {
+        let host = Host::new("1\n");
+        let mut lost = host.open().unwrap().0;
+        tiering_without_kernel_promotion(&mut lost).unwrap();
+        if standing_by {
+            tiering_off(&mut lost).unwrap();
+        }
+        fs::remove_file(&host.state).unwrap();
+        drop(lost);
+        let mut knobs = host.open().unwrap().0;
+        tiering_without_kernel_promotion(&mut knobs).unwrap();
+        knobs.restore().unwrap();
+        assert_eq!(content(&host.rate_limit), "65536", "{standing_by}");
+        assert_eq!(content(&host.hot_threshold), "1000", "{standing_by}");
+        assert!(["0", "1"].contains(&content(&host.balancing).as_str()));
+    }
+}
+
+#[test]
+fn a_rate_limit_of_somebody_else_is_an_original() {
+    let host = Host::new("1\n");
+    fs::write(&host.rate_limit, "0\n").unwrap();
+    let mut knobs = host.open().unwrap().0;
+    tiering_without_kernel_promotion(&mut knobs).unwrap();
+    knobs.restore().unwrap();
+    assert_eq!(content(&host.rate_limit), "0");
+}

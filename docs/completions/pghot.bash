@@ -52,6 +52,9 @@ _pghot() {
             pghot,status)
                 cmd="pghot__subcmd__status"
                 ;;
+            pghot,top)
+                cmd="pghot__subcmd__top"
+                ;;
             pghot__subcmd__help,doctor)
                 cmd="pghot__subcmd__help__subcmd__doctor"
                 ;;
@@ -87,6 +90,9 @@ _pghot() {
                 ;;
             pghot__subcmd__help,status)
                 cmd="pghot__subcmd__help__subcmd__status"
+                ;;
+            pghot__subcmd__help,top)
+                cmd="pghot__subcmd__help__subcmd__top"
                 ;;
             pghot__subcmd__help__subcmd__sim,chaos)
                 cmd="pghot__subcmd__help__subcmd__sim__subcmd__chaos"
@@ -146,7 +152,7 @@ _pghot() {
 
     case "${cmd}" in
         pghot)
-            opts="-h -V --help --version run status metrics explain hint set doctor restore record sim generate help"
+            opts="-h -V --help --version run status metrics top explain hint set doctor restore record sim generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -218,7 +224,7 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__help)
-            opts="run status metrics explain hint set doctor restore record sim generate help"
+            opts="run status metrics top explain hint set doctor restore record sim generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -469,6 +475,20 @@ _pghot() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        pghot__subcmd__help__subcmd__top)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         pghot__subcmd__hint)
             opts="-h --config --hint-socket --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -578,7 +598,7 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__run)
-            opts="-h --config --dry-run --mode --socket --hint-socket --state-file --metrics-address --freq-threshold --freq-window-ms --target-nid --kmigrated-sleep-ms --kmigrated-batch-nr --promote-rate-limit-MBps --demote-rate-limit-MBps --enabled-sources --scan-stall-max-ms --quick-fault-ms --help"
+            opts="-h --config --dry-run --wait-for-lower-tier --mode --socket --status-socket --hint-socket --state-file --metrics-address --freq-threshold --freq-window-ms --target-nid --kmigrated-sleep-ms --kmigrated-batch-nr --promote-rate-limit-MBps --demote-rate-limit-MBps --enabled-sources --scan-stall-max-ms --quick-fault-ms --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -593,6 +613,10 @@ _pghot() {
                     return 0
                     ;;
                 --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --status-socket)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -932,7 +956,7 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__status)
-            opts="-h --json --config --socket --help"
+            opts="-h --json --config --socket --status-socket --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -943,6 +967,40 @@ _pghot() {
                     return 0
                     ;;
                 --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --status-socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        pghot__subcmd__top)
+            opts="-h --once --width --config --socket --status-socket --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --width)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --status-socket)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -29,6 +29,7 @@ complete -c pghot -n "__fish_pghot_needs_command" -s V -l version -d 'Print vers
 complete -c pghot -n "__fish_pghot_needs_command" -f -a "run" -d 'Run the daemon in the foreground until a signal ends it'
 complete -c pghot -n "__fish_pghot_needs_command" -f -a "status" -d 'Show what the daemon does, and why nothing moves if nothing does'
 complete -c pghot -n "__fish_pghot_needs_command" -f -a "metrics" -d 'Print the daemon\'s metrics once, for Prometheus'
+complete -c pghot -n "__fish_pghot_needs_command" -f -a "top" -d 'Watch what the daemon does, live'
 complete -c pghot -n "__fish_pghot_needs_command" -f -a "explain" -d 'Explain why a page moved or stayed'
 complete -c pghot -n "__fish_pghot_needs_command" -f -a "hint" -d 'Hint that a process will use some of its memory'
 complete -c pghot -n "__fish_pghot_needs_command" -f -a "set" -d 'Change a tunable of the running daemon'
@@ -41,6 +42,7 @@ complete -c pghot -n "__fish_pghot_needs_command" -f -a "help" -d 'Print this me
 complete -c pghot -n "__fish_pghot_using_subcommand run" -l config -d 'The config file, in TOML [default: /etc/pghot/pghot.toml, if it exists]' -r -F
 complete -c pghot -n "__fish_pghot_using_subcommand run" -l mode -d 'How much a record remembers: `default` takes 1 byte a page, `precision` 4 bytes and knows the accessing node. [default: default]' -r
 complete -c pghot -n "__fish_pghot_using_subcommand run" -l socket -d 'The control socket, on which `pghot status`, `explain` and `set` reach the daemon. [default: /run/pghot/pghot.sock]' -r
+complete -c pghot -n "__fish_pghot_using_subcommand run" -l status-socket -d 'Where `pghot top`, `status` and `explain --last` reach the daemon without root: the members of the group `pghot` may connect, if there is such a group. It tells the status and the newest decisions, and changes nothing. [default: /run/pghot/status.sock]' -r
 complete -c pghot -n "__fish_pghot_using_subcommand run" -l hint-socket -d 'Where applications hint at memory that they will use, while the source `app_hint` runs. Every user may connect to it. [default: /run/pghot/hint.sock]' -r
 complete -c pghot -n "__fish_pghot_using_subcommand run" -l state-file -d 'Where the kernel settings that pghot changes are noted, so that they can be put back. [default: /run/pghot/state.json]' -r
 complete -c pghot -n "__fish_pghot_using_subcommand run" -l metrics-address -d 'Where metrics are served over HTTP, for Prometheus: an address and a port such as `127.0.0.1:9464` or `[::1]:9464`, or `off`. Everybody who reaches the port may read them. A TCP socket that the service manager passes is taken instead. [default: off]' -r
@@ -59,15 +61,23 @@ complete -c pghot -n "__fish_pghot_using_subcommand run" -l wait-for-lower-tier 
 complete -c pghot -n "__fish_pghot_using_subcommand run" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c pghot -n "__fish_pghot_using_subcommand status" -l config -d 'The config file, in TOML [default: /etc/pghot/pghot.toml, if it exists]' -r -F
 complete -c pghot -n "__fish_pghot_using_subcommand status" -l socket -d 'The control socket, on which `pghot status`, `explain` and `set` reach the daemon. [default: /run/pghot/pghot.sock]' -r
+complete -c pghot -n "__fish_pghot_using_subcommand status" -l status-socket -d 'Where `pghot top`, `status` and `explain --last` reach the daemon without root: the members of the group `pghot` may connect, if there is such a group. It tells the status and the newest decisions, and changes nothing. [default: /run/pghot/status.sock]' -r
 complete -c pghot -n "__fish_pghot_using_subcommand status" -l json -d 'Print JSON'
 complete -c pghot -n "__fish_pghot_using_subcommand status" -s h -l help -d 'Print help'
 complete -c pghot -n "__fish_pghot_using_subcommand metrics" -l config -d 'The config file, in TOML [default: /etc/pghot/pghot.toml, if it exists]' -r -F
 complete -c pghot -n "__fish_pghot_using_subcommand metrics" -l socket -d 'The control socket, on which `pghot status`, `explain` and `set` reach the daemon. [default: /run/pghot/pghot.sock]' -r
 complete -c pghot -n "__fish_pghot_using_subcommand metrics" -l openmetrics -d 'Print OpenMetrics 1.0 instead of Prometheus\'s older text format'
 complete -c pghot -n "__fish_pghot_using_subcommand metrics" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c pghot -n "__fish_pghot_using_subcommand top" -l width -d 'Columns of the frame that --once prints' -r
+complete -c pghot -n "__fish_pghot_using_subcommand top" -l config -d 'The config file, in TOML [default: /etc/pghot/pghot.toml, if it exists]' -r -F
+complete -c pghot -n "__fish_pghot_using_subcommand top" -l socket -d 'The control socket, on which `pghot status`, `explain` and `set` reach the daemon. [default: /run/pghot/pghot.sock]' -r
+complete -c pghot -n "__fish_pghot_using_subcommand top" -l status-socket -d 'Where `pghot top`, `status` and `explain --last` reach the daemon without root: the members of the group `pghot` may connect, if there is such a group. It tells the status and the newest decisions, and changes nothing. [default: /run/pghot/status.sock]' -r
+complete -c pghot -n "__fish_pghot_using_subcommand top" -l once -d 'Print one frame as text and end; rates are those of one second'
+complete -c pghot -n "__fish_pghot_using_subcommand top" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c pghot -n "__fish_pghot_using_subcommand explain" -l last -d 'Show the newest N decisions instead' -r
 complete -c pghot -n "__fish_pghot_using_subcommand explain" -l config -d 'The config file, in TOML [default: /etc/pghot/pghot.toml, if it exists]' -r -F
 complete -c pghot -n "__fish_pghot_using_subcommand explain" -l socket -d 'The control socket, on which `pghot status`, `explain` and `set` reach the daemon. [default: /run/pghot/pghot.sock]' -r
+complete -c pghot -n "__fish_pghot_using_subcommand explain" -l status-socket -d 'Where `pghot top`, `status` and `explain --last` reach the daemon without root: the members of the group `pghot` may connect, if there is such a group. It tells the status and the newest decisions, and changes nothing. [default: /run/pghot/status.sock]' -r
 complete -c pghot -n "__fish_pghot_using_subcommand explain" -l json -d 'Print JSON'
 complete -c pghot -n "__fish_pghot_using_subcommand explain" -s h -l help -d 'Print help'
 complete -c pghot -n "__fish_pghot_using_subcommand hint" -l config -d 'The config file, in TOML [default: /etc/pghot/pghot.toml, if it exists]' -r -F
@@ -132,18 +142,19 @@ complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcomm
 complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from help" -f -a "chaos" -d 'Try the engine on random machines on which much goes wrong'
 complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c pghot -n "__fish_pghot_using_subcommand generate" -s h -l help -d 'Print help'
-complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status metrics explain hint set doctor restore record sim generate help" -f -a "run" -d 'Run the daemon in the foreground until a signal ends it'
-complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status metrics explain hint set doctor restore record sim generate help" -f -a "status" -d 'Show what the daemon does, and why nothing moves if nothing does'
-complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status metrics explain hint set doctor restore record sim generate help" -f -a "metrics" -d 'Print the daemon\'s metrics once, for Prometheus'
-complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status metrics explain hint set doctor restore record sim generate help" -f -a "explain" -d 'Explain why a page moved or stayed'
-complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status metrics explain hint set doctor restore record sim generate help" -f -a "hint" -d 'Hint that a process will use some of its memory'
-complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status metrics explain hint set doctor restore record sim generate help" -f -a "set" -d 'Change a tunable of the running daemon'
-complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status metrics explain hint set doctor restore record sim generate help" -f -a "doctor" -d 'Check what this kernel and machine offer, and what would fight with pghot'
-complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status metrics explain hint set doctor restore record sim generate help" -f -a "restore" -d 'Put back the kernel settings that a killed daemon left changed'
-complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status metrics explain hint set doctor restore record sim generate help" -f -a "record" -d 'Record which memory programs touch, over time, for `pghot sim replay`'
-complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status metrics explain hint set doctor restore record sim generate help" -f -a "sim" -d 'Run pghot\'s engine, and models of others, on a modelled machine'
-complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status metrics explain hint set doctor restore record sim generate help" -f -a "generate" -d 'Write man pages, shell completions, the reference of tunables or a config file'
-complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status metrics explain hint set doctor restore record sim generate help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status metrics top explain hint set doctor restore record sim generate help" -f -a "run" -d 'Run the daemon in the foreground until a signal ends it'
+complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status metrics top explain hint set doctor restore record sim generate help" -f -a "status" -d 'Show what the daemon does, and why nothing moves if nothing does'
+complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status metrics top explain hint set doctor restore record sim generate help" -f -a "metrics" -d 'Print the daemon\'s metrics once, for Prometheus'
+complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status metrics top explain hint set doctor restore record sim generate help" -f -a "top" -d 'Watch what the daemon does, live'
+complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status metrics top explain hint set doctor restore record sim generate help" -f -a "explain" -d 'Explain why a page moved or stayed'
+complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status metrics top explain hint set doctor restore record sim generate help" -f -a "hint" -d 'Hint that a process will use some of its memory'
+complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status metrics top explain hint set doctor restore record sim generate help" -f -a "set" -d 'Change a tunable of the running daemon'
+complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status metrics top explain hint set doctor restore record sim generate help" -f -a "doctor" -d 'Check what this kernel and machine offer, and what would fight with pghot'
+complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status metrics top explain hint set doctor restore record sim generate help" -f -a "restore" -d 'Put back the kernel settings that a killed daemon left changed'
+complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status metrics top explain hint set doctor restore record sim generate help" -f -a "record" -d 'Record which memory programs touch, over time, for `pghot sim replay`'
+complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status metrics top explain hint set doctor restore record sim generate help" -f -a "sim" -d 'Run pghot\'s engine, and models of others, on a modelled machine'
+complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status metrics top explain hint set doctor restore record sim generate help" -f -a "generate" -d 'Write man pages, shell completions, the reference of tunables or a config file'
+complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status metrics top explain hint set doctor restore record sim generate help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c pghot -n "__fish_pghot_using_subcommand help; and __fish_seen_subcommand_from sim" -f -a "run" -d 'Run a scenario under several systems and compare them'
 complete -c pghot -n "__fish_pghot_using_subcommand help; and __fish_seen_subcommand_from sim" -f -a "replay" -d 'Replay a recorded profile under several systems and compare them'
 complete -c pghot -n "__fish_pghot_using_subcommand help; and __fish_seen_subcommand_from sim" -f -a "sweep" -d 'Vary the size of the top tier, and settings: how much DRAM can be dropped?'

@@ -82,8 +82,10 @@ fn installs(host: &Host) -> Result<()> {
     ])?;
     let status = host.run(&["systemctl", "show", "--property=StatusText", "pghot"])?;
     ensure!(status.contains("pages promoted from node 2"), "{status}");
-    // The control socket is the group's, and nobody else's.
+    // The group may read, and nobody else.
     host.run_as("pghot", &["pghot", "status"])?;
+    let set = ["pghot", "set", "freq_threshold", "1"];
+    ensure!(host.run_as("pghot", &set).is_err());
     ensure!(host.run_as("1000", &["pghot", "status"]).is_err());
     Ok(())
 }

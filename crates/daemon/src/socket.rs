@@ -34,9 +34,6 @@ pub enum SocketError {
     },
 }
 
-/// The bit that lets the group of a socket connect.
-const GROUP_WRITES: u32 = 0o020;
-
 /// A bound socket; its file goes away with it.
 pub struct Socket {
     /// Where connections arrive.
@@ -45,8 +42,8 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Binds the socket for this user, and for the group if the umask lets it write; for nobody
-    /// else. Replaces one that a dead daemon left behind.
+    /// Binds the socket for this user and nobody else, whatever the umask. Replaces one that a dead
+    /// daemon left behind.
     pub fn bind(path: &Path) -> Result<Socket, SocketError> {
         let io_error = |source| SocketError::Io {
             path: path.to_owned(),
@@ -78,13 +75,9 @@ impl Socket {
         let listener = UnixListener::bind(path).map_err(io_error)?;
         let path = path.to_owned();
         let socket = Socket { listener, path };
-        // Until here the umask keeps others from writing to it, and so from connecting.
-        let made = fs::symlink_metadata(&socket.path).map_err(io_error)?;
-        let mode = match made.permissions().mode() & GROUP_WRITES {
-            0 => 0o600,
-            _ => 0o660,
-        };
-        fs::set_permissions(&socket.path, fs::Permissions::from_mode(mode)).map_err(io_error)?;
+        // Until here the usual umask keeps others from writing to it, and so from connecting.
+        let only_owner = fs::Permissions::from_mode(0o600);
+        fs::set_permissions(&socket.path, only_owner).map_err(io_error)?;
         Ok(socket)
     }
 

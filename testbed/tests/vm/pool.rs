@@ -17,6 +17,7 @@ const TOOLS: &[&str] = &[
     "/bin/rm",
     "/bin/rmdir",
     "/bin/sleep",
+    "/bin/true",
     "/bin/umount",
     "/sbin/insmod",
     "/sbin/mkfs.btrfs",

@@ -11,9 +11,10 @@ use pghot_linux::topology::Topology;
 
 use crate::machine::span_of;
 
-/// A change is over when nothing has changed for so long: memory comes online block by block, and a
-/// block is 128 MiB of maybe a terabyte.
-const QUIET_FOR: Duration = Duration::from_secs(2);
+/// Between two looks: each reads a text of the kernel for every node. A change is over when a look
+/// finds no further one: memory comes online block by block, and a block is 128 MiB of maybe a
+/// terabyte.
+const LOOK_INTERVAL: Duration = Duration::from_secs(4);
 
 /// What a session depends on.
 #[derive(Debug, PartialEq)]
@@ -40,7 +41,8 @@ impl Shape {
 pub struct TierWatch {
     shape: Option<Shape>,
     signs: String,
-    changed: Option<Instant>,
+    looked: Instant,
+    has_changed: bool,
 }
 
 impl TierWatch {
@@ -49,29 +51,33 @@ impl TierWatch {
         TierWatch {
             shape: Shape::of(topology),
             signs: signs(root),
-            changed: None,
+            looked: Instant::now(),
+            has_changed: false,
         }
     }
 
     /// Whether it is not any more what the watch began with, and changes no further.
     pub fn has_changed(&mut self, root: &SysRoot, now: Instant) -> bool {
+        if now.saturating_duration_since(self.looked) < LOOK_INTERVAL {
+            return false;
+        }
+        self.looked = now;
         let signs = signs(root);
         if signs != self.signs {
             self.signs = signs;
-            self.changed = Some(now);
-        }
-        let goes_on = |changed| now.duration_since(changed) < QUIET_FOR;
-        if self.changed.is_none_or(goes_on) {
+            self.has_changed = true;
             return false;
         }
-        self.changed = None;
+        if !std::mem::take(&mut self.has_changed) {
+            return false;
+        }
         // Read whole only now: a terabyte has thousands of blocks.
         Topology::read(root).is_ok_and(|topology| Shape::of(&topology) != self.shape)
     }
 }
 
 /// Some small files one of which changes whenever memory comes or goes, or a node changes its tier:
-/// a few reads a second.
+/// one read a node, and one a tier.
 fn signs(root: &SysRoot) -> String {
     let nodes = root.sys.join("devices/system/node");
     let tiers = root.sys.join("devices/virtual/memory_tiering");
@@ -117,9 +123,9 @@ mod tests {
         let tiers = root.sys.join("devices/virtual/memory_tiering");
         write(&tiers.join("memory_tier4/nodelist"), "0\n");
         write(&tiers.join("memory_tier22/nodelist"), "1-2\n");
-        assert!(!watch.has_changed(root, now + 10 * SECOND), "it may go on");
-        assert!(!watch.has_changed(root, now + 11 * SECOND));
-        assert!(watch.has_changed(root, now + 12 * SECOND));
+        assert!(!watch.has_changed(root, now + 13 * SECOND), "it may go on");
+        assert!(!watch.has_changed(root, now + 16 * SECOND));
+        assert!(watch.has_changed(root, now + 17 * SECOND));
     }
 
     #[test]
@@ -131,7 +137,7 @@ mod tests {
         let meminfo = root.sys.join("devices/system/node/node2/meminfo");
         let now = Instant::now();
         write(&meminfo, "Node 2 MemTotal: 130000 kB\n");
-        assert!(!watch.has_changed(root, now));
-        assert!(!watch.has_changed(root, now + 2 * SECOND), "a balloon");
+        assert!(!watch.has_changed(root, now + 5 * SECOND));
+        assert!(!watch.has_changed(root, now + 10 * SECOND), "a balloon");
     }
 }

@@ -75,7 +75,8 @@ stage() {
         "$dir/usr/share/fish/vendor_completions.d/pghot.fish"
     install -D -m 644 -t "$dir/usr/share/doc/pghot" \
         "$root/README.md" "$root/SECURITY.md" "$docs"/{install,operations,sources,demotion}.md
-    install -D -m 644 -t "$dir/usr/share/doc/pghot/examples" "$root/packaging/network.conf"
+    install -D -m 644 -t "$dir/usr/share/doc/pghot/examples" "$root/packaging/network.conf" \
+        "$root/packaging/prometheus/pghot.rules.yml" "$root/packaging/grafana/pghot.json"
     for page in "$docs"/man/*.1; do
         install -D -m 644 -t "$dir/usr/share/man/man1" "$page"
     done

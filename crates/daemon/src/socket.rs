@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 use std::fs;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt, chown};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
@@ -86,7 +86,10 @@ impl Socket {
     pub fn bind_for(path: &Path, group: Option<u32>) -> Result<Socket, SocketError> {
         let socket = Socket::bind(path)?;
         let open = |gid| {
-            chown(path, None, Some(gid))?;
+            // A daemon of that group needs no right for it, and the packaged one has none.
+            if fs::symlink_metadata(path)?.gid() != gid {
+                chown(path, None, Some(gid))?;
+            }
             fs::set_permissions(path, fs::Permissions::from_mode(0o660))
         };
         if let Some(Err(error)) = group.map(open) {
@@ -129,7 +132,6 @@ impl Drop for Socket {
 #[cfg(test)]
 mod tests {
     use std::os::fd::AsRawFd;
-    use std::os::unix::fs::MetadataExt;
 
     use super::*;
 

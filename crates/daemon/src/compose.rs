@@ -3,14 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use pghot_engine::{Held, PassReport, Settings, TUNABLES, Tunable};
-use pghot_linux::SysRoot;
 use pghot_linux::host::monotonic;
 use pghot_linux::topology::{Node, Topology};
 use pghot_linux::vmstat::{Counter, Vmstat};
 use pghot_linux::watermarks::Watermarks;
+use pghot_linux::{SysRoot, process_cpu};
 
 use crate::config::mode_name;
 use crate::lane::Lane;
@@ -52,7 +51,7 @@ pub fn status(shared: &Shared) -> Status {
         sources,
         marking: *lock(&shared.room.marking),
         latency: lock(&shared.latency).report(),
-        cpu_s: cpu_time().as_secs_f64(),
+        cpu_s: process_cpu().as_secs_f64(),
         moving_cpu_s: shared.moving.spent().as_secs_f64(),
         records_bytes,
         section_marks_bytes,
@@ -168,17 +167,6 @@ fn kernel_promotion(pages: u64, dry_run: bool, top_tier: &[TopNode]) -> String {
          kernel.numa_balancing_promote_rate_limit_MBps"
     };
     format!("the kernel has promoted {pages} pages by itself since pghot started: {why}")
-}
-
-/// User and kernel time of all threads of this process.
-fn cpu_time() -> Duration {
-    let mut used = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: the kernel fills the struct behind the reference.
-    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut used) };
-    Duration::new(used.tv_sec as u64, used.tv_nsec as u32)
 }
 
 #[cfg(test)]

@@ -16,8 +16,9 @@ use crate::socket::SocketError;
 pub enum RunError {
     /// Nothing to promote from.
     #[error(
-        "this machine has no lower memory tier, so there is nothing to promote: try `make demo`, \
-         which boots a machine that has one"
+        "this machine has no lower memory tier, so there is nothing to promote: if its memory \
+         comes online later, add --wait-for-lower-tier; in the sources, `make demo` shows \
+         promotion in an emulated machine"
     )]
     NoLowerTier,
     /// The kernel or the user's rights lack something.

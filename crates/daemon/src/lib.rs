@@ -25,7 +25,6 @@ mod latency;
 mod listeners;
 mod machine;
 mod page;
-mod patience;
 mod pulse;
 mod restorer;
 mod room;

@@ -51,10 +51,10 @@ pub fn run(mut options: Options, root: &SysRoot) -> Result<(), RunError> {
     let mut waits = options.wait_for_lower_tier;
     loop {
         let stop = ending.new_session();
-        let Some(topology) = lower_tier(root, waits, &stop)? else {
+        let Some((topology, nids)) = lower_tier(root, waits, &stop)? else {
             break;
         };
-        let has_changed = session(&mut options, root, &topology, stop)?;
+        let has_changed = session(&mut options, root, &topology, &nids, stop)?;
         info!("stopped, and the kernel settings are as they were");
         if !has_changed {
             break;
@@ -65,8 +65,13 @@ pub fn run(mut options: Options, root: &SysRoot) -> Result<(), RunError> {
     Ok(())
 }
 
-/// The machine, as soon as it has a lower tier; `None` if a stop is requested before.
-fn lower_tier(root: &SysRoot, waits: bool, stop: &Stop) -> Result<Option<Topology>, RunError> {
+/// The machine and its lower-tier nodes, as soon as it has some; `None` if a stop is requested
+/// before.
+fn lower_tier(
+    root: &SysRoot,
+    waits: bool,
+    stop: &Stop,
+) -> Result<Option<(Topology, Vec<Nid>)>, RunError> {
     let mut is_said = false;
     while !stop.is_requested() {
         let topology = Topology::read(root)?;
@@ -79,7 +84,7 @@ fn lower_tier(root: &SysRoot, waits: bool, stop: &Stop) -> Result<Option<Topolog
                 service::waiting();
                 stop.sleep(LOOK_INTERVAL);
             }
-            found => return found.map(|_| Some(topology)),
+            found => return found.map(|nids| Some((topology, nids))),
         }
     }
     Ok(None)
@@ -90,9 +95,9 @@ fn session(
     options: &mut Options,
     root: &SysRoot,
     topology: &Topology,
+    nids: &[Nid],
     stop: Arc<Stop>,
 ) -> Result<bool, RunError> {
-    let nids = lower_tier_nids(topology, root)?;
     check_target(topology, &options.settings)?;
     let span = span_of(topology)?;
     let mut tier = TierWatch::new(root, topology);
@@ -108,7 +113,7 @@ fn session(
     let ground = Kernel::new(root, topology, options, maps, &table, knobs);
     let config = Config::new(&settings, settings.rule()?);
     let sources = Sources::new(SOURCES, Box::new(ground), &config);
-    let shared = Shared::new(root.clone(), table, settings, &nids, sources, dry_run, stop)?;
+    let shared = Shared::new(root.clone(), table, settings, nids, sources, dry_run, stop)?;
     let shared = Arc::new(shared);
     let mut threads = Threads::default();
     let started = start(options, topology, listeners, &shared, &mut threads);

@@ -11,7 +11,6 @@ use pghot_sources::{Config, Descriptor, Error, Kind, Source};
 use tracing::{debug, info, warn};
 
 use crate::latency::Latency;
-use crate::patience::{Answer, Patience};
 use crate::status::{PastRuns, SourceReport, SourceState};
 
 /// Where sources are started: the kernel, or a fake in tests.
@@ -44,7 +43,6 @@ pub struct Sources {
     host: Running,
     /// Times of the arbiter count from here.
     epoch: Instant,
-    patience: Patience,
 }
 
 /// Those that are started.
@@ -92,19 +90,25 @@ impl arbiter::Host for Running {
 
     fn stand_by(&mut self, source: usize, standing_by: bool) -> Result<(), String> {
         let name = self.descriptors[source].name;
-        let Some(running) = &mut self.sources[source] else {
-            return Ok(());
-        };
-        self.marked = None;
-        if let Err(error) = self.ground.stand_by(running.as_mut(), standing_by) {
-            warn!("source {name} cannot run: {error}");
-            return Err(error.to_string());
-        }
+        self.set_again(source, standing_by)?;
         match standing_by {
             true => info!("source {name} stands by: the top tier has plenty of free memory"),
             false => info!("source {name} is back: the top tier is short of free memory"),
         }
         Ok(())
+    }
+
+    fn set_again(&mut self, source: usize, standing_by: bool) -> Result<(), String> {
+        let name = self.descriptors[source].name;
+        let Some(running) = &mut self.sources[source] else {
+            return Ok(());
+        };
+        self.marked = None;
+        let done = self.ground.stand_by(running.as_mut(), standing_by);
+        done.map_err(|error| {
+            warn!("source {name} cannot run: {error}");
+            error.to_string()
+        })
     }
 
     fn configure(&mut self, source: usize, config: &Config) -> Result<(), String> {
@@ -132,7 +136,6 @@ impl Sources {
                 marked: None,
             },
             epoch: Instant::now(),
-            patience: Patience::default(),
         }
     }
 
@@ -193,25 +196,13 @@ impl Sources {
             format!("somebody has set {path} to {present}, where pghot needs {ours}")
         });
         let told = told.collect::<Vec<_>>().join("; ");
-        match self.patience.answer(now) {
-            Answer::TakeBack => {
-                warn!(
-                    "{told}: it is set again, and goes back to {} at the end",
-                    their(&foreign)
-                );
-                self.host.marked = None;
-                self.arbiter.tell_again(&mut self.host);
-            }
-            Answer::GiveWay => {
-                let why = format!("{told}, and not for the first time: hint faults are left alone");
-                warn!("{why}");
-                let descriptors = self.host.descriptors;
-                for (place, descriptor) in descriptors.iter().enumerate() {
-                    if descriptor.kind == Kind::HintFaults {
-                        self.arbiter.fail(&mut self.host, place, why.clone());
-                    }
-                }
-            }
+        let now_ms = self.ms(now);
+        match self.arbiter.note_foreign(now_ms, &told, &mut self.host) {
+            true => warn!(
+                "{told}: set again; at the end it becomes {}",
+                their(&foreign)
+            ),
+            false => warn!("{told}, again: hint faults stop until they are enabled anew"),
         }
         self.settle();
     }
@@ -224,7 +215,7 @@ impl Sources {
             {
                 let why = "its thread failed, please report the message in the log as a bug";
                 warn!("source {} stops: {why}", self.host.descriptors[place].name);
-                self.arbiter.fail(&mut self.host, place, why.to_owned());
+                self.arbiter.fail(place, why.to_owned(), &mut self.host);
                 self.settle();
             }
         }

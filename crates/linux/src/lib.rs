@@ -22,6 +22,6 @@ pub mod vmstat;
 pub mod watermarks;
 
 pub use host::{Host, HostError};
-pub use moving::thread_cpu;
+pub use moving::{process_cpu, thread_cpu};
 pub use reclaimer::Reclaimer;
 pub use root::{ReadError, SysRoot};

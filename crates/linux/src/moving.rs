@@ -26,12 +26,21 @@ impl MovingTime {
 
 /// CPU time of the calling thread.
 pub fn thread_cpu() -> Duration {
+    clock(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// User and kernel time of all threads of this process.
+pub fn process_cpu() -> Duration {
+    clock(libc::CLOCK_PROCESS_CPUTIME_ID)
+}
+
+fn clock(id: libc::clockid_t) -> Duration {
     let mut used = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
     // SAFETY: `used` is a valid place for the result.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut used) };
+    unsafe { libc::clock_gettime(id, &mut used) };
     Duration::new(used.tv_sec as u64, used.tv_nsec as u32)
 }
 

@@ -57,7 +57,7 @@ pub fn run(options: Options, look: Look) -> Result<()> {
     take_signals(events.clone())?;
     let no_terminal = |error: io::Error| anyhow!("cannot use this terminal: {error}");
     let _restore = Restore;
-    // From here on a panic, in any thread, gives the terminal back before it speaks.
+    // From here on a panic, in any thread, restores the terminal before its message is printed.
     let mut terminal = ratatui::try_init().map_err(no_terminal)?;
     take_keys(events.clone())?;
     let watched = events.clone();
@@ -73,7 +73,7 @@ pub fn run(options: Options, look: Look) -> Result<()> {
         terminal
             .draw(|frame| picture(shown.model(), &shown.view, look, frame.buffer_mut()))
             .map_err(no_terminal)?;
-        // All that has come meanwhile is drawn at once: a slow terminal falls behind no further.
+        // All pending events are drawn at once, so that a slow terminal does not fall behind.
         let first = inbox.recv_timeout(2 * PERIOD).ok();
         shown.model.wait(Instant::now());
         for event in first.into_iter().chain(inbox.try_iter()) {

@@ -223,7 +223,7 @@ fn wait(
     })
 }
 
-/// Takes in all who wait at the door, each for the place of whoever came first if none is free.
+/// Accepts all who wait; where no place is free, the oldest client loses its own.
 fn accept(listener: &TcpListener, clients: &mut Vec<Client>) {
     for _ in 0..CLIENTS_MAX {
         match listener.accept() {

@@ -15,6 +15,8 @@
 //!   flap.
 //! - *Who runs goes on.* A source is not stopped for another one that is enabled later.
 //! - *What cannot run is left out*, until it is enabled again; the rest goes on.
+//! - *Settings that others change are set again once.* Most who do so do not mean pghot: `sysctl
+//!   --system` after an update. Who does it again soon does, or would do so for ever.
 
 use std::time::Duration;
 
@@ -28,6 +30,9 @@ pub const SHORT_FOR_MS: u64 = 3000;
 
 /// Between two looks at the free memory, in ms: it changes by gigabytes in seconds at most.
 const LOOK_INTERVAL_MS: u64 = 1000;
+
+/// Who changes settings of hint faults again within so much time, in ms, means it.
+const AGAIN_WITHIN_MS: u64 = 600_000;
 
 /// What a source learns accesses from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,6 +95,10 @@ pub trait Host {
     /// it is stopped.
     fn stand_by(&mut self, source: usize, standing_by: bool) -> Result<(), String>;
 
+    /// Sets again what a source of hint faults needs of the kernel, whether it runs or stands by.
+    /// If it refuses it is stopped.
+    fn set_again(&mut self, source: usize, standing_by: bool) -> Result<(), String>;
+
     /// Makes a source work so from now on.
     fn configure(&mut self, source: usize, config: &Config) -> Result<(), String>;
 }
@@ -130,6 +139,8 @@ pub struct Arbiter {
     looked_ms: Option<u64>,
     /// When the kernel would last have promoted in a hint fault; none if that is long ago.
     plenty_seen_ms: Option<u64>,
+    /// When somebody else changed settings of hint faults last.
+    foreign_ms: Option<u64>,
     is_closed: bool,
 }
 
@@ -179,6 +190,7 @@ impl Arbiter {
             config: *config,
             looked_ms: None,
             plenty_seen_ms: None,
+            foreign_ms: None,
             is_closed: false,
         }
     }
@@ -186,6 +198,7 @@ impl Arbiter {
     /// From now on these are wanted; what failed before gets another chance.
     pub fn enable(&mut self, mask: u32) {
         self.enabled = mask;
+        self.foreign_ms = None;
         for slot in &mut self.slots {
             if matches!(slot.stage, Stage::Failed(_)) {
                 slot.stage = Stage::Off;
@@ -230,22 +243,30 @@ impl Arbiter {
         }
     }
 
-    /// Somebody else has changed what hint faults need of the kernel: the host sets it again, for
-    /// who runs as for who stands by.
-    pub fn tell_again(&mut self, host: &mut dyn Host) {
-        for (place, slot) in self.slots.iter_mut().enumerate() {
+    /// Takes note that somebody else has changed settings that hint faults need; `what` says which,
+    /// as a sentence. Returns whether the host has set them again: who changes them once more
+    /// within [`AGAIN_WITHIN_MS`] means it, and then hint faults stop.
+    pub fn note_foreign(&mut self, now_ms: u64, what: &str, host: &mut dyn Host) -> bool {
+        let last_ms = self.foreign_ms.replace(now_ms);
+        let is_meant = last_ms.is_some_and(|last| now_ms.saturating_sub(last) < AGAIN_WITHIN_MS);
+        for source in 0..self.slots.len() {
+            let slot = &self.slots[source];
             if slot.candidate.kind != Kind::HintFaults || !slot.is_on() {
                 continue;
             }
-            if let Err(why) = host.stand_by(place, !slot.is_running()) {
-                host.stop(place);
-                slot.stage = Stage::Failed(why);
+            let done = match is_meant {
+                true => Err(what.to_owned()),
+                false => host.set_again(source, !slot.is_running()),
+            };
+            if let Err(why) = done {
+                self.fail(source, why, host);
             }
         }
+        !is_meant
     }
 
     /// A source cannot go on, for this reason: it is stopped, until it is enabled again.
-    pub fn fail(&mut self, host: &mut dyn Host, source: usize, why: String) {
+    pub fn fail(&mut self, source: usize, why: String, host: &mut dyn Host) {
         let slot = &mut self.slots[source];
         if slot.is_on() {
             host.stop(source);

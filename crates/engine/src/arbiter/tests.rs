@@ -24,6 +24,8 @@ struct Fake {
     refuses_config: bool,
     /// Starts, stops, and changes of who stands by.
     switches: u32,
+    /// Times that settings were set again.
+    set_again: u32,
 }
 
 impl Host for Fake {
@@ -61,6 +63,16 @@ impl Host for Fake {
             false => self.standing_by.remove(&source),
         };
         Ok(())
+    }
+
+    fn set_again(&mut self, source: usize, by: bool) -> Result<(), String> {
+        assert_eq!(source, FAULTS, "nobody else has settings");
+        assert_eq!(self.standing_by.contains(&source), by, "as it does");
+        self.set_again += 1;
+        match self.refuses_stand_by {
+            true => Err("it cannot stand".into()),
+            false => Ok(()),
+        }
     }
 
     fn configure(&mut self, source: usize, config: &Config) -> Result<(), String> {
@@ -262,4 +274,31 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn settings_that_others_change_are_set_again_once() {
+    const WHAT: &str = "somebody has changed it";
+    let (mut arbiter, mut host) = arbiter(ALL);
+    let mut note = |arbiter: &mut Arbiter, now_ms| arbiter.note_foreign(now_ms, WHAT, &mut host);
+    assert!(note(&mut arbiter, 1000));
+    assert!(note(&mut arbiter, 601_000), "ten minutes later");
+    assert_eq!(state(&arbiter, FAULTS), State::Running);
+    assert!(!note(&mut arbiter, 1_200_999));
+    assert_eq!(state(&arbiter, FAULTS), State::Unavailable(WHAT.into()));
+    assert_eq!(state(&arbiter, TABLES), State::Running, "the others go on");
+    arbiter.enable(ALL);
+    arbiter.settle(&mut host).unwrap();
+    assert!(arbiter.note_foreign(1_201_000, WHAT, &mut host), "anew");
+    assert_eq!(host.set_again, 3);
+}
+
+#[test]
+fn settings_that_cannot_be_set_again_stop_hint_faults() {
+    let (mut arbiter, mut host) = arbiter(ALL);
+    host.refuses_stand_by = true;
+    arbiter.note_foreign(1000, "somebody has changed it", &mut host);
+    let refusal = State::Unavailable("it cannot stand".into());
+    assert_eq!(state(&arbiter, FAULTS), refusal);
+    assert!(!host.on.contains(&FAULTS));
 }

@@ -49,12 +49,12 @@ fn a_small_comparison_is_run_judged_and_resumed() {
     assert_eq!(median(none, "near_share"), 0.0, "nothing moves by itself");
     assert_eq!(median(none, "promoted_pages"), 0.0);
     // The witness is independent: what it saw moved is what the kernel says it moved, but for pages
-    // that nobody touched afterwards.
+    // that nobody touched afterwards. Of a short run's cold pages those can be more than half.
     for line in &group["lines"].as_array().unwrap()[1..] {
         let seen = median(line, "promoted_pages").as_f64().unwrap();
         let moved = median(line, "kernel_moves").as_f64().unwrap();
         assert!(moved > 0.0, "nothing moved: {line:#}");
-        assert!(seen <= moved && seen >= moved / 2.0, "{line:#}");
+        assert!(seen <= moved && seen >= moved / 4.0, "{line:#}");
     }
     let (oracle, none_s) = (&group["oracle_s"], &none["total_s"]["median"]);
     assert!(oracle.as_f64() < none_s.as_f64(), "{group:#}");

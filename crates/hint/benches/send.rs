@@ -56,8 +56,8 @@ fn send(c: &mut Criterion) {
             length: 4096,
         })
         .collect();
-    let (writer, file) = Writer::create().expect("a ring");
-    let mut reader = Reader::open(file).expect("the same ring");
+    let (mut reader, file) = Reader::create().expect("a ring");
+    let writer = Writer::open(file).expect("the same ring");
     thread::spawn(move || {
         loop {
             black_box(reader.take(256));

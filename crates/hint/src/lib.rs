@@ -29,10 +29,12 @@
 
 mod client;
 pub mod ring;
+pub mod socket;
 pub mod wire;
 
-pub use client::{Hints, connect, peer_address};
+pub use client::Hints;
 pub use ring::Ring;
+pub use socket::{connect, peer_address};
 pub use wire::{Answer, RANGES_MAX, Range};
 
 /// Where the daemon listens unless it is told otherwise.

@@ -1,8 +1,9 @@
 //! Hints through shared memory, without a system call on either side. `include/pghot_hint_ring.h`
 //! says the same in C.
 //!
-//! The ring is a memory file of [`RING_BYTES`], made and sealed by the application, which hands it
-//! over on its connection. Its first word counts the slots that were taken for writing; from the
+//! The ring is a memory file of [`RING_BYTES`], made and sealed by the daemon, which hands it over
+//! on the connection of who asks for one: the daemon takes no descriptor from anybody, since a
+//! stranger's need not be closable. Its first word counts the slots that were taken for writing; from the
 //! second page on there are [`SLOTS`] slots of four words: turn, address, length, nothing. A slot
 //! may be written as number `n` when its turn is `n`, and has the turn `n + 1` then; the daemon
 //! reads it and gives it the turn `n + SLOTS`. (D. Vyukov's bounded queue.) So any number of
@@ -15,7 +16,7 @@ use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::wire::{FLAG_ANSWER, FLAG_RING, Message, refusal_sentence};
+use crate::wire::refusal_sentence;
 use crate::{Hints, Range};
 
 /// Hints that a ring holds: a few rounds of the daemon's work.
@@ -40,22 +41,18 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Connects to the daemon's hint socket and hands it a new ring. An error of the kind
-    /// `Unsupported` means that the daemon does not take rings; [`Hints`] may work.
+    /// Connects to the daemon's hint socket and asks for a ring. An error of the kind `Unsupported`
+    /// means that the daemon gives none; [`Hints`] may work.
     pub fn connect(path: &Path) -> io::Result<Ring> {
         let connection = Hints::connect(path)?;
-        let (writer, file) = Writer::create()?;
-        let offer = Message {
-            pid: 0,
-            flags: FLAG_ANSWER | FLAG_RING,
-            ranges: Vec::new(),
-        };
-        connection.write(&offer, Some(file.as_fd()), 0)?;
-        let refusal = match connection.answer() {
-            Ok(answer) if answer.refused == 0 => return Ok(Ring { writer, connection }),
-            Ok(answer) => refusal_sentence(answer.refusal),
+        let refusal = match connection.ask_for_ring() {
+            Ok((_, Some(file))) => {
+                let writer = Writer::open(file)?;
+                return Ok(Ring { writer, connection });
+            }
+            Ok((answer, None)) => refusal_sentence(answer.refusal),
             // An older daemon understands nothing, and hangs up.
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => "it takes no rings",
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => "it gives no rings",
             Err(error) => return Err(error),
         };
         Err(io::Error::new(io::ErrorKind::Unsupported, refusal))
@@ -77,27 +74,13 @@ impl Ring {
 pub struct Writer(Memory);
 
 impl Writer {
-    /// A new ring and its memory file, which can become neither shorter nor longer.
-    pub fn create() -> io::Result<(Writer, OwnedFd)> {
-        let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-        // SAFETY: the name ends with a zero.
-        let fd = unsafe { libc::memfd_create(c"pghot-hints".as_ptr(), flags) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
+    /// Takes over what the daemon sent: `InvalidData` if it has not the size of a ring.
+    pub fn open(file: OwnedFd) -> io::Result<Writer> {
+        let file = File::from(file);
+        if file.metadata()?.len() != RING_BYTES as u64 {
+            return Err(io::ErrorKind::InvalidData.into());
         }
-        // SAFETY: the kernel has just made this descriptor, and nobody else knows it.
-        let file = unsafe { File::from_raw_fd(fd) };
-        file.set_len(RING_BYTES as u64)?;
-        let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
-        // SAFETY: fcntl() takes an open descriptor and a number.
-        if unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, seals) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let memory = Memory::map(file.as_fd())?;
-        for number in 0..SLOTS {
-            memory.turn(number).store(number, Ordering::Relaxed);
-        }
-        Ok((Writer(memory), file.into()))
+        Ok(Writer(Memory::map(file.as_fd())?))
     }
 
     /// Writes one hint.
@@ -138,21 +121,29 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Takes over what an application sent, if it is a ring: else, `InvalidInput`. Whoever sent it
-    /// can write anything into it at any time, and nothing else.
-    pub fn open(file: OwnedFd) -> io::Result<Reader> {
-        let file = File::from(file);
-        // Only memory files have seals. Without this one it could shrink, and reading would be
-        // fatal. SAFETY: fcntl() takes an open descriptor.
-        let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
-        let is_ring = seals >= 0
-            && seals & libc::F_SEAL_SHRINK != 0
-            && file.metadata()?.len() == RING_BYTES as u64;
-        if !is_ring {
-            return Err(io::ErrorKind::InvalidInput.into());
+    /// A new ring and its memory file, for an application. It can become neither shorter, which
+    /// would make reading fatal, nor longer. Who has it can write anything into it at any time, and
+    /// nothing else.
+    pub fn create() -> io::Result<(Reader, OwnedFd)> {
+        let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+        // SAFETY: the name ends with a zero.
+        let fd = unsafe { libc::memfd_create(c"pghot-hints".as_ptr(), flags) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the kernel has just made this descriptor, and nobody else knows it.
+        let file = unsafe { File::from_raw_fd(fd) };
+        file.set_len(RING_BYTES as u64)?;
+        let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+        // SAFETY: fcntl() takes an open descriptor and a number.
+        if unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, seals) } != 0 {
+            return Err(io::Error::last_os_error());
         }
         let memory = Memory::map(file.as_fd())?;
-        Ok(Reader { memory, next: 0 })
+        for number in 0..SLOTS {
+            memory.turn(number).store(number, Ordering::Relaxed);
+        }
+        Ok((Reader { memory, next: 0 }, file.into()))
     }
 
     /// Whether there is nothing to take.
@@ -238,7 +229,6 @@ impl Drop for Memory {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
-    use std::io::Write;
 
     use super::*;
 
@@ -248,8 +238,8 @@ mod tests {
     }
 
     fn pair() -> (Writer, Reader) {
-        let (writer, file) = Writer::create().unwrap();
-        (writer, Reader::open(file).unwrap())
+        let (reader, file) = Reader::create().unwrap();
+        (Writer::open(file).unwrap(), reader)
     }
 
     #[test]
@@ -320,40 +310,19 @@ mod tests {
     }
 
     #[test]
-    fn nothing_else_is_taken_for_a_ring() {
-        let memory_file = |bytes: usize, seals: libc::c_int| {
-            // SAFETY: the name ends with a zero, and the descriptor is ours.
-            let file = unsafe {
-                let flags = libc::MFD_ALLOW_SEALING;
-                File::from_raw_fd(libc::memfd_create(c"test".as_ptr(), flags))
-            };
-            file.set_len(bytes as u64).unwrap();
-            // SAFETY: an open descriptor and a number.
-            let sealed = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) };
-            assert_eq!(sealed, 0);
-            OwnedFd::from(file)
-        };
-        let mut plain = tempfile::tempfile().unwrap();
-        plain.write_all(&[0; RING_BYTES]).unwrap();
-        let (pipe, _writer) = io::pipe().unwrap();
-        let others = [
-            memory_file(RING_BYTES, 0),
-            memory_file(RING_BYTES, libc::F_SEAL_GROW),
-            memory_file(RING_BYTES - 1, libc::F_SEAL_SHRINK),
-            memory_file(RING_BYTES + 1, libc::F_SEAL_SHRINK),
-            memory_file(0, libc::F_SEAL_SHRINK),
-            plain.into(),
-            pipe.into(),
-        ];
-        for other in others {
-            let error = Reader::open(other).unwrap_err();
-            assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+    fn its_size_is_fixed() {
+        let (_reader, file) = Reader::create().unwrap();
+        let file = File::from(file);
+        for bytes in [0, RING_BYTES - 1, RING_BYTES + 1] {
+            assert!(file.set_len(bytes as u64).is_err());
         }
-        // Sealed against writing as well, it cannot be mapped for it.
-        let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_WRITE;
-        assert!(Reader::open(memory_file(RING_BYTES, seals)).is_err());
-        let good = memory_file(RING_BYTES, libc::F_SEAL_SHRINK);
-        assert!(Reader::open(good).is_ok());
+        // SAFETY: an open descriptor and a number.
+        let sealed =
+            unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_WRITE) };
+        assert_eq!(sealed, -1, "nobody can keep the other from writing");
+        let other = tempfile::tempfile().unwrap();
+        let error = Writer::open(other.into()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
     }
 
     #[test]

@@ -10,7 +10,7 @@ pub const MAGIC: u32 = u32::from_le_bytes(*b"PGH1");
 /// The sender waits for an [`Answer`].
 pub const FLAG_ANSWER: u32 = 1;
 
-/// With the message comes the descriptor of a ring, which the daemon shall read; see
+/// The sender asks for a ring, which the daemon will read; its descriptor comes with the answer. See
 /// [`crate::ring`].
 pub const FLAG_RING: u32 = 2;
 
@@ -80,7 +80,7 @@ pub fn refusal_sentence(refusal: u32) -> &'static str {
         4 => "a range is longer than 1 GiB",
         5 => "an address is none of user space",
         6 => "there is no such process",
-        7 => "what was sent is no ring",
+        7 => "the daemon has no memory for a ring",
         _ => "the daemon is a newer version of pghot",
     }
 }

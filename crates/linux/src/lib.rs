@@ -3,6 +3,7 @@
 //! Everything is read below a [`SysRoot`], so tests run on fake trees.
 
 pub mod bpf;
+pub mod cgroup;
 pub mod claim;
 pub mod fights;
 pub mod file_mover;

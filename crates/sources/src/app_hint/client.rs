@@ -4,7 +4,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
 use pghot_hint::ring::Reader;
 use pghot_hint::wire::{FLAG_ANSWER, FLAG_RING, Message, RANGES_MAX};
@@ -13,7 +13,7 @@ use pghot_hotness::Pfn;
 use pghot_linux::SysRoot;
 
 use super::pages::{self, Pages, Refusal};
-use super::socket::{self, Peer};
+use super::socket::{self, Next, Peer};
 
 /// A connected process.
 pub struct Client {
@@ -35,37 +35,42 @@ struct Job {
     pages: Option<Pages>,
     wants_answer: bool,
     answer: Answer,
+    /// A new ring, to go with the answer.
+    ring: Option<OwnedFd>,
 }
 
 /// The connection is over, for this reason.
 #[derive(Debug, PartialEq, Eq)]
 pub enum End {
-    /// The process closed it, or is gone.
+    /// The process closed it, or is gone, and everything was read.
     Closed,
-    /// It does not speak our language.
+    /// It does not speak our language. What it sent besides is unknown.
     Malformed,
 }
 
 impl Client {
-    /// Who connected, and its pages.
-    pub fn admit(root: &SysRoot, socket: OwnedFd) -> io::Result<Client> {
-        let peer = socket::peer(&socket)?;
-        let own = pages::open(root, peer.pid)?;
-        if !socket::peer_lives(&socket) {
-            return Err(io::ErrorKind::NotFound.into());
+    /// Who connected, and its pages. The socket comes back if that cannot be told.
+    pub fn admit(root: &SysRoot, socket: OwnedFd) -> Result<Client, OwnedFd> {
+        match identify(root, &socket) {
+            Ok((peer, own)) => Ok(Client {
+                socket,
+                peer,
+                own,
+                ring: None,
+                job: None,
+            }),
+            Err(_) => Err(socket),
         }
-        Ok(Client {
-            socket,
-            peer,
-            own,
-            ring: None,
-            job: None,
-        })
     }
 
     /// Who it is.
-    pub fn peer(&self) -> Peer {
-        self.peer
+    pub fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    /// Ends it, and leaves its socket, in which messages may wait.
+    pub fn into_socket(self) -> OwnedFd {
+        self.socket
     }
 
     /// For poll(2).
@@ -88,15 +93,20 @@ impl Client {
         if self.job.is_some() {
             return Ok(false);
         }
-        let (bytes, file) = match socket::receive(&self.socket) {
-            Ok((bytes, _)) if bytes.is_empty() => return Err(End::Closed),
-            Ok(received) => received,
+        match socket::look(&self.socket) {
+            Ok(Next::Message) => {}
+            Ok(Next::End) => return Err(End::Closed),
+            Ok(Next::Descriptors) => {
+                refuse(Refusal::Malformed);
+                return Err(End::Malformed);
+            }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 self.take_from_ring();
                 return Ok(self.job.is_some());
             }
-            Err(_) => return Err(End::Closed),
-        };
+            Err(_) => return Err(End::Malformed),
+        }
+        let bytes = socket::receive(&self.socket).map_err(|_| End::Malformed)?;
         let Some(mut message) = Message::decode(&bytes) else {
             refuse(Refusal::Malformed);
             return Err(End::Malformed);
@@ -110,14 +120,14 @@ impl Client {
                 .map_err(|_| Refusal::NoProcess),
         };
         let mut job = Job {
-            wants_answer: message.flags & FLAG_ANSWER != 0,
+            wants_answer: message.flags & (FLAG_ANSWER | FLAG_RING) != 0,
             ..Job::default()
         };
         if message.flags & FLAG_RING != 0 {
             // A second ring takes the place of the first.
-            match file.map(Reader::open) {
-                Some(Ok(ring)) => self.ring = Some(ring),
-                _ => note(&mut job.answer, Refusal::BadRing, refuse),
+            match Reader::create() {
+                Ok((ring, file)) => (self.ring, job.ring) = (Some(ring), Some(file)),
+                Err(_) => note(&mut job.answer, Refusal::NoRing, refuse),
             }
         }
         match foreign {
@@ -147,14 +157,14 @@ impl Client {
     }
 
     /// Looks up to about `limit` pages up, and answers when all is done. `sink` says whether a page
-    /// is in the lower tier.
+    /// is in the lower tier. Returns how many it looked up.
     pub fn work(
         &mut self,
         limit: u64,
         refuse: &mut dyn FnMut(Refusal),
         sink: &mut dyn FnMut(Pfn) -> bool,
-    ) {
-        let Some(job) = &mut self.job else { return };
+    ) -> u64 {
+        let Some(job) = &mut self.job else { return 0 };
         let pagemap = job.foreign.as_ref().unwrap_or(&self.own);
         let mut left = limit;
         while left > 0 {
@@ -184,10 +194,22 @@ impl Client {
         if job.pages.is_none() && job.ranges.is_empty() {
             if job.wants_answer {
                 // A client that does not read has asked for nothing.
-                let _ = socket::send(&self.socket, &job.answer.encode());
+                let ring = job.ring.as_ref().map(AsFd::as_fd);
+                let _ = socket::send(&self.socket, &job.answer.encode(), ring);
             }
             self.job = None;
         }
+        limit - left
+    }
+}
+
+fn identify(root: &SysRoot, socket: &OwnedFd) -> io::Result<(Peer, File)> {
+    socket::ask_for_senders(socket)?;
+    let peer = socket::peer(root, socket)?;
+    let own = pages::open(root, peer.pid)?;
+    match socket::peer_lives(socket) {
+        true => Ok((peer, own)),
+        false => Err(io::ErrorKind::NotFound.into()),
     }
 }
 

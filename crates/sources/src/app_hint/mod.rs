@@ -6,10 +6,12 @@
 //! |---|---|
 //! | [`socket`] | the system calls of the hint socket |
 //! | [`client`] | one connection: messages in, steps of work |
+//! | [`close`] | closing sockets that hold a stranger's descriptors |
 //! | [`pages`] | from addresses to page frames; which addresses are refused |
 //! | [`server`] | the thread: all connections in bounded rounds |
 
 mod client;
+mod close;
 pub(crate) mod pages;
 mod server;
 mod socket;

@@ -30,7 +30,7 @@ pub enum Refusal {
     TooLong,
     BadAddress,
     NoProcess,
-    BadRing,
+    NoRing,
 }
 
 impl Refusal {
@@ -42,7 +42,7 @@ impl Refusal {
         (Refusal::TooLong, "too_long"),
         (Refusal::BadAddress, "bad_address"),
         (Refusal::NoProcess, "no_process"),
-        (Refusal::BadRing, "bad_ring"),
+        (Refusal::NoRing, "no_ring"),
     ];
 }
 

@@ -10,9 +10,10 @@ use pghot_hotness::{Nid, Pfn, Table};
 use pghot_linux::SysRoot;
 use pghot_linux::host::monotonic;
 
-use super::client::Client;
+use super::client::{Client, End};
+use super::close::Closer;
 use super::pages::Refusal;
-use super::socket::{self, Listener};
+use super::socket::{self, Listener, Peer};
 use crate::bulk::BulkReporter;
 use crate::folios::FolioReporter;
 use crate::worker::Pace;
@@ -21,7 +22,8 @@ use crate::worker::Pace;
 pub const CLIENTS_MAX: usize = 64;
 pub const CLIENTS_PER_UID_MAX: usize = 8;
 
-/// Pages looked up per client and round: 64 MiB, so that no client waits long for another.
+/// Pages looked up in a round for one user, and for one control group: 64 MiB, so that nobody waits
+/// long for another, with however many connections.
 const PAGES_PER_ROUND: u64 = 16384;
 
 /// Between two looks into the rings, which wake nobody, and whether the source is being dropped.
@@ -52,6 +54,7 @@ pub struct Server {
     root: SysRoot,
     listener: Listener,
     clients: Vec<Client>,
+    closer: Closer,
     counters: Arc<Counters>,
     reporter: Arc<BulkReporter>,
     folios: FolioReporter,
@@ -76,6 +79,7 @@ impl Server {
             root: root.clone(),
             listener,
             clients: Vec::new(),
+            closer: Closer::default(),
             counters: Arc::clone(counters),
             reporter: Arc::clone(reporter),
             folios: folios.merging(),
@@ -87,17 +91,22 @@ impl Server {
     /// Serves until the source is dropped.
     pub fn run(mut self, pace: &Pace) {
         while !pace.is_ending() {
+            self.closer.step();
             let began = match self.wait() {
                 Ok(true) => Instant::now(),
                 Ok(false) => continue,
                 // Interrupted, or out of memory for a moment.
                 Err(_) if pace.sleep(Duration::from_millis(100)) => continue,
-                Err(_) => return,
+                Err(_) => break,
             };
             self.round();
             if !pace.sleep(began.elapsed().max(REST_MIN)) {
-                return;
+                break;
             }
+        }
+        self.closer.close(self.listener.into_socket());
+        for client in self.clients {
+            self.closer.close(client.into_socket());
         }
     }
 
@@ -106,8 +115,9 @@ impl Server {
         if self.clients.iter().any(Client::is_busy) {
             return Ok(true);
         }
+        let listener = self.may_accept().then(|| self.listener.fd());
         let clients = self.clients.iter().map(Client::fd);
-        let fds = std::iter::once(self.listener.fd()).chain(clients);
+        let fds = listener.into_iter().chain(clients);
         let mut fds: Vec<_> = fds.map(socket::pollfd).collect();
         socket::poll(&mut fds, IDLE_POLL_MS)?;
         Ok(fds.iter().any(|fd| fd.revents != 0) || self.clients.iter().any(Client::is_busy))
@@ -117,62 +127,77 @@ impl Server {
     fn round(&mut self) {
         self.accept();
         let now = monotonic();
-        let Server {
-            root,
-            clients,
-            counters,
-            reporter,
-            folios,
-            table,
-            nearest,
-            ..
-        } = self;
-        let mut refuse = |refusal| counters.refuse(refusal);
-        let mut sink = |pfn: Pfn| match table.span().nid(pfn) {
+        let mut refuse = |refusal| self.counters.refuse(refusal);
+        let mut sink = |pfn: Pfn| match self.table.span().nid(pfn) {
             Some(nid) => {
-                let target = nearest.get(&nid).copied().unwrap_or_default();
-                folios.push(pfn, target, now);
+                let target = self.nearest.get(&nid).copied().unwrap_or_default();
+                self.folios.push(pfn, target, now);
                 true
             }
             None if pfn == 0 => {
-                reporter.note_unreadable(1);
+                self.reporter.note_unreadable(1);
                 false
             }
             None => {
-                reporter.note_not_tracked(1);
+                self.reporter.note_not_tracked(1);
                 false
             }
         };
-        clients.retain_mut(|client| {
-            match client.receive(root, &mut refuse) {
-                Ok(is_new) => counters
-                    .messages
-                    .fetch_add(is_new.into(), Ordering::Relaxed),
-                Err(_) => return false,
+        let mut budgets = Budgets::default();
+        let mut ended = Vec::new();
+        for (place, client) in self.clients.iter_mut().enumerate() {
+            match client.receive(&self.root, &mut refuse) {
+                Ok(is_new) => {
+                    let messages = &self.counters.messages;
+                    messages.fetch_add(is_new.into(), Ordering::Relaxed);
+                }
+                Err(end) => {
+                    ended.push((place, end));
+                    continue;
+                }
             };
-            client.work(PAGES_PER_ROUND, &mut refuse, &mut sink);
-            true
-        });
+            let limit = budgets.left(client.peer());
+            let done = client.work(limit, &mut refuse, &mut sink);
+            budgets.spend(client.peer(), done);
+        }
         self.folios.flush(now);
+        for (place, end) in ended.into_iter().rev() {
+            let socket = self.clients.remove(place).into_socket();
+            match end {
+                // Nothing is in it.
+                End::Closed => drop(socket),
+                End::Malformed => self.closer.close(socket),
+            }
+        }
+        if !self.clients.is_empty() {
+            // So that of a budget each connection gets its turn.
+            self.clients.rotate_left(1);
+        }
         let clients = self.clients.len() as u64;
         self.counters.clients.store(clients, Ordering::Relaxed);
     }
 
+    /// Whether there is room for a connection, if only to refuse it.
+    fn may_accept(&self) -> bool {
+        self.closer.waiting() < CLIENTS_MAX
+    }
+
     fn accept(&mut self) {
-        // As many as may be connected at all; the others wait for the next round.
-        for _ in 0..CLIENTS_MAX {
-            let Ok(socket) = self.listener.accept() else {
-                return;
-            };
-            match Client::admit(&self.root, socket) {
-                Ok(client) if self.has_room_for(&client) => self.clients.push(client),
-                // Closed at once, which tells it.
-                _ => {
-                    self.counters
-                        .refused_clients
-                        .fetch_add(1, Ordering::Relaxed);
+        while self.may_accept()
+            && let Ok(socket) = self.listener.accept()
+        {
+            let refused = match Client::admit(&self.root, socket) {
+                Ok(client) if self.has_room_for(&client) => {
+                    self.clients.push(client);
+                    continue;
                 }
-            }
+                Ok(client) => client.into_socket(),
+                Err(socket) => socket,
+            };
+            // Closed soon, which tells it.
+            self.closer.close(refused);
+            let refused_clients = &self.counters.refused_clients;
+            refused_clients.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -183,11 +208,36 @@ impl Server {
     }
 }
 
+/// Pages that were looked up in a round, by whom they were for.
+#[derive(Default)]
+struct Budgets {
+    users: BTreeMap<u32, u64>,
+    cgroups: BTreeMap<String, u64>,
+}
+
+impl Budgets {
+    fn left(&self, peer: &Peer) -> u64 {
+        let user = self.users.get(&peer.uid).copied().unwrap_or_default();
+        let cgroup = self.cgroups.get(&peer.cgroup).copied().unwrap_or_default();
+        PAGES_PER_ROUND.saturating_sub(user.max(cgroup))
+    }
+
+    fn spend(&mut self, peer: &Peer, pages: u64) {
+        if pages > 0 {
+            *self.users.entry(peer.uid).or_default() += pages;
+            *self.cgroups.entry(peer.cgroup.clone()).or_default() += pages;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::{AsFd, AsRawFd, OwnedFd};
     use std::path::{Path, PathBuf};
 
-    use pghot_hint::wire::{FLAG_RING, Message, RANGES_MAX};
+    use pghot_hint::wire::{Message, RANGES_MAX};
     use pghot_hint::{Hints, Range, Ring, ring};
     use pghot_hotness::{Format, PfnRange, Rule, SECTION_PAGES, Span};
 
@@ -210,6 +260,10 @@ mod tests {
 
     impl Rig {
         fn start() -> Rig {
+            Rig::start_with(|listener| listener)
+        }
+
+        fn start_with(change: impl FnOnce(Listener) -> Listener) -> Rig {
             let dir = tempfile::tempdir().unwrap();
             let root = SysRoot::under(dir.path());
             for (pid, first) in [(std::process::id(), LOWER), (1, LOWER + PAGES)] {
@@ -234,7 +288,7 @@ mod tests {
             let counters = Arc::<Counters>::default();
             let server = Server::new(
                 &root,
-                Listener::bind(&dir.path().join("sock")).unwrap(),
+                change(Listener::bind(&dir.path().join("sock")).unwrap()),
                 &counters,
                 &reporter,
                 FolioReporter::new(&reporter, fake_heads()),
@@ -332,10 +386,10 @@ mod tests {
         assert_eq!((nobody.pages, nobody.refused), (0, 2));
     }
 
-    fn send_raw(path: &Path, bytes: &[u8]) -> std::os::fd::OwnedFd {
+    fn send_raw(path: &Path, bytes: &[u8]) -> OwnedFd {
         let socket = pghot_hint::connect(path).unwrap();
         // What is too long for the socket itself is refused by the kernel.
-        let _ = socket::send(&socket, bytes);
+        let _ = socket::send(&socket, bytes, None);
         socket
     }
 
@@ -366,7 +420,7 @@ mod tests {
         for bytes in garbage {
             let socket = send_raw(&rig.path(), &bytes);
             rig.wait("the connection is closed", |_| {
-                let mut fds = [socket::pollfd(std::os::fd::AsRawFd::as_raw_fd(&socket))];
+                let mut fds = [socket::pollfd(socket.as_raw_fd())];
                 socket::poll(&mut fds, 0).is_ok() && fds[0].revents & libc::POLLHUP != 0
             });
         }
@@ -401,22 +455,103 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_ring_is_refused_and_closed() {
+    fn a_ring_ends_with_the_source() {
         let rig = Rig::start();
-        let offer = Message {
-            pid: 0,
-            flags: FLAG_RING,
-            ranges: vec![all()],
-        };
-        // Without any descriptor; what else came with it counts.
-        let socket = send_raw(&rig.path(), &offer.encode());
-        rig.wait("refused", |rig| rig.refused(Refusal::BadRing) == 1);
-        rig.wait("reported", |rig| rig.reporter.stats().recorded == PAGES / 2);
-        drop(socket);
-        // The source ends: so does the ring.
         let ring = Ring::connect(&rig.path()).unwrap();
         drop(rig);
-        assert!(!ring.is_connected());
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while ring.is_connected() {
+            assert!(Instant::now() < deadline, "it is closed");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// A connection whose last close waits for a minute, since its other end reads nothing.
+    fn lingering() -> (OwnedFd, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (receiver, _) = listener.accept().unwrap();
+        sender.set_nonblocking(true).unwrap();
+        while sender.write(&[0; 1 << 16]).is_ok() {}
+        let linger = libc::linger {
+            l_onoff: 1,
+            l_linger: 60,
+        };
+        let length = size_of_val(&linger) as libc::socklen_t;
+        // SAFETY: the kernel reads `length` bytes of `linger`.
+        let set = unsafe {
+            let (fd, place) = (sender.as_raw_fd(), (&raw const linger).cast());
+            libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, place, length)
+        };
+        assert_eq!(set, 0);
+        (sender.into(), receiver)
+    }
+
+    #[test]
+    fn a_descriptor_that_cannot_be_closed_holds_nobody_up() {
+        let rig = Rig::start_with(Listener::like_an_old_kernels);
+        let bystander = rig.hints();
+        let good = Message {
+            pid: 0,
+            flags: 0,
+            ranges: vec![all()],
+        };
+        let began = Instant::now();
+        let mut receivers = Vec::new();
+        // At once; after a good message; and in a message without a byte, which is no end.
+        for (n, earlier) in [None, Some(good.encode()), Some(Vec::new())]
+            .iter()
+            .enumerate()
+        {
+            let (file, receiver) = lingering();
+            receivers.push(receiver);
+            let attacker = pghot_hint::connect(&rig.path()).unwrap();
+            if let Some(earlier) = earlier {
+                socket::send(&attacker, earlier, None).unwrap();
+            }
+            socket::send(&attacker, &good.encode(), Some(file.as_fd())).unwrap();
+            drop((file, attacker));
+            rig.wait("it is sent away", |rig| {
+                rig.refused(Refusal::Malformed) == n as u64 + 1 && rig.clients() == 1
+            });
+            assert_eq!(bystander.ask(0, &[all()]).unwrap().pages, PAGES / 2);
+        }
+        // Neither does one that waits when the source ends.
+        let (file, _receiver) = lingering();
+        let attacker = pghot_hint::connect(&rig.path()).unwrap();
+        socket::send(&attacker, &good.encode(), Some(file.as_fd())).unwrap();
+        drop((file, attacker, rig));
+        assert!(began.elapsed() < Duration::from_secs(50), "a close waited");
+    }
+
+    #[test]
+    fn new_kernels_refuse_descriptors() {
+        let rig = Rig::start();
+        let attacker = pghot_hint::connect(&rig.path()).unwrap();
+        let (_reader, writer) = io::pipe().unwrap();
+        if let Err(error) = socket::send(&attacker, &[1], Some(writer.as_fd())) {
+            assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+        } else {
+            rig.wait("it is sent away", |rig| {
+                rig.refused(Refusal::Malformed) == 1
+            });
+        }
+    }
+
+    #[test]
+    fn many_connections_bring_no_more_than_one() {
+        let peer = |uid, cgroup: &str| Peer {
+            pid: 1,
+            uid,
+            cgroup: cgroup.into(),
+        };
+        let mut budgets = Budgets::default();
+        budgets.spend(&peer(1, "a"), PAGES_PER_ROUND - 1);
+        assert_eq!(budgets.left(&peer(1, "b")), 1, "the user's");
+        assert_eq!(budgets.left(&peer(2, "a")), 1, "the group's");
+        assert_eq!(budgets.left(&peer(2, "b")), PAGES_PER_ROUND);
+        budgets.spend(&peer(2, "a"), 5);
+        assert_eq!(budgets.left(&peer(1, "a")), 0);
     }
 
     #[test]
@@ -451,7 +586,7 @@ mod tests {
         // Until the daemon's answers and these fill both directions, or for long enough.
         let mut sent = 0;
         for _ in 0..5000 {
-            sent += u64::from(socket::send(&deaf, &question.encode()).is_ok());
+            sent += u64::from(socket::send(&deaf, &question.encode(), None).is_ok());
         }
         assert!(sent > 0);
         assert_eq!(rig.hints().ask(0, &[all()]).unwrap().pages, PAGES / 2);

@@ -2,14 +2,18 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use pghot_hint::wire::MESSAGE_BYTES_MAX;
+use pghot_linux::{SysRoot, cgroup};
 
 /// Since Linux 6.5.
 const SO_PEERPIDFD: libc::c_int = 77;
+
+/// Whether senders may attach descriptors; connections have it of the listener. Since Linux 6.16.
+const SO_PASSRIGHTS: libc::c_int = 83;
 
 /// Connections that may wait to be accepted.
 const BACKLOG: libc::c_int = 64;
@@ -17,16 +21,20 @@ const BACKLOG: libc::c_int = 64;
 /// The listening socket; its file goes away with it.
 pub struct Listener {
     socket: OwnedFd,
-    path: PathBuf,
+    file: SocketFile,
 }
 
+struct SocketFile(PathBuf);
+
 /// Who connected, as the kernel knows it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
     /// Its process, in the daemon's namespace.
     pub pid: u32,
     /// Its user.
     pub uid: u32,
+    /// Its control group, by its path; empty if there is none.
+    pub cgroup: String,
 }
 
 fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
@@ -60,12 +68,20 @@ impl Listener {
         let address: *const libc::sockaddr_un = &address;
         // SAFETY: the kernel reads `length` bytes of the address, which it has.
         checked(unsafe { libc::bind(socket.as_raw_fd(), address.cast(), length) })?;
-        let path = path.to_owned();
-        let listener = Listener { socket, path };
-        fs::set_permissions(&listener.path, fs::Permissions::from_mode(0o666))?;
+        let file = SocketFile(path.to_owned());
+        fs::set_permissions(path, fs::Permissions::from_mode(0o666))?;
+        // The kernel refuses descriptors where they are sent. One that cannot delivers them, and
+        // `look` finds them.
+        let _ = set_option(&socket, SO_PASSRIGHTS, 0);
         // SAFETY: listen() takes an open descriptor and a number.
-        checked(unsafe { libc::listen(listener.socket.as_raw_fd(), BACKLOG) })?;
-        Ok(listener)
+        checked(unsafe { libc::listen(socket.as_raw_fd(), BACKLOG) })?;
+        Ok(Listener { socket, file })
+    }
+
+    /// Ends listening, and leaves the socket, in which connections may wait.
+    pub fn into_socket(self) -> OwnedFd {
+        drop(self.file);
+        self.socket
     }
 
     /// The next connection, if one waits.
@@ -85,13 +101,40 @@ impl Listener {
     pub fn fd(&self) -> RawFd {
         self.socket.as_raw_fd()
     }
+
+    /// As on a kernel that delivers descriptors.
+    #[cfg(test)]
+    pub fn like_an_old_kernels(self) -> Listener {
+        let _ = set_option(&self.socket, SO_PASSRIGHTS, 1);
+        self
+    }
 }
 
-impl Drop for Listener {
+impl Drop for SocketFile {
     fn drop(&mut self) {
         // Gone already is as good.
-        let _ = fs::remove_file(&self.path);
+        let _ = fs::remove_file(&self.0);
     }
+}
+
+/// Has messages say who sent them, as [`look`] wants it.
+pub fn ask_for_senders(socket: &OwnedFd) -> io::Result<()> {
+    set_option(socket, libc::SO_PASSCRED, 1)
+}
+
+fn set_option(socket: &OwnedFd, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
+    let (fd, length) = (socket.as_raw_fd(), size_of_val(&value) as libc::socklen_t);
+    // SAFETY: the kernel reads `length` bytes of `value`.
+    checked(unsafe {
+        libc::setsockopt(
+            fd,
+            libc::SOL_SOCKET,
+            name,
+            (&raw const value).cast(),
+            length,
+        )
+    })?;
+    Ok(())
 }
 
 fn option<T>(socket: &OwnedFd, name: libc::c_int, mut value: T) -> io::Result<T> {
@@ -103,11 +146,15 @@ fn option<T>(socket: &OwnedFd, name: libc::c_int, mut value: T) -> io::Result<T>
 }
 
 /// Who made this connection.
-pub fn peer(socket: &OwnedFd) -> io::Result<Peer> {
+pub fn peer(root: &SysRoot, socket: &OwnedFd) -> io::Result<Peer> {
     let (pid, uid, gid) = (0, 0, 0);
     let peer = option(socket, libc::SO_PEERCRED, libc::ucred { pid, uid, gid })?;
     match u32::try_from(peer.pid) {
-        Ok(pid) if pid > 0 => Ok(Peer { pid, uid: peer.uid }),
+        Ok(pid) if pid > 0 => Ok(Peer {
+            pid,
+            uid: peer.uid,
+            cgroup: cgroup::of(&root.proc, pid).unwrap_or_default(),
+        }),
         _ => Err(io::ErrorKind::NotFound.into()),
     }
 }
@@ -140,94 +187,66 @@ pub fn poll(fds: &mut [libc::pollfd], timeout_ms: i32) -> io::Result<()> {
     Ok(())
 }
 
-/// Room for a control message.
-#[repr(C, align(8))]
-struct Control([u8; CONTROL_BYTES]);
-
-/// One descriptor and no byte more: into the padding that `CMSG_SPACE` has a second one would fit,
-/// and stay open for ever. What does not fit the kernel closes.
-// SAFETY: it only computes.
-const CONTROL_BYTES: usize = unsafe { libc::CMSG_LEN(size_of::<RawFd>() as u32) } as usize;
-
-/// Receives one message; empty at the end of the connection. One that is too long comes back longer
-/// than any message may be. With it, the descriptor that was sent along.
-pub fn receive(socket: &OwnedFd) -> io::Result<(Vec<u8>, Option<OwnedFd>)> {
-    let mut bytes = vec![0; MESSAGE_BYTES_MAX + 1];
-    let mut control = Control([0; CONTROL_BYTES]);
-    let mut part = libc::iovec {
-        iov_base: bytes.as_mut_ptr().cast(),
-        iov_len: bytes.len(),
-    };
-    // SAFETY: all zeros are a valid msghdr.
-    let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
-    (header.msg_iov, header.msg_iovlen) = (&mut part, 1);
-    header.msg_control = control.0.as_mut_ptr().cast();
-    header.msg_controllen = CONTROL_BYTES;
-    let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
-    // SAFETY: the kernel writes into `bytes` and `control`, as far as they go.
-    let got = unsafe { libc::recvmsg(socket.as_raw_fd(), &mut header, flags) };
-    if got < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    bytes.truncate(got as usize);
-    // SAFETY: the kernel filled the header in; the first control message lies in `control` if there
-    // is one. A whole descriptor in it is new and known to nobody else.
-    let file = unsafe {
-        let first = libc::CMSG_FIRSTHDR(&header).as_ref();
-        first
-            .filter(|first| (first.cmsg_level, first.cmsg_type) == RIGHTS)
-            .filter(|first| first.cmsg_len == CONTROL_BYTES)
-            .map(|first| {
-                OwnedFd::from_raw_fd(libc::CMSG_DATA(first).cast::<RawFd>().read_unaligned())
-            })
-    };
-    Ok((bytes, file))
+/// What comes next on a connection.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Next {
+    /// A message.
+    Message,
+    /// A message with descriptors, which nobody asked for. It must not be taken: whoever takes it
+    /// closes them ([`super::close`]).
+    Descriptors,
+    /// Nothing any more: it is closed, and everything was read.
+    End,
 }
 
-const RIGHTS: (libc::c_int, libc::c_int) = (libc::SOL_SOCKET, libc::SCM_RIGHTS);
+/// A control message for who sent a message, which makes a message without bytes differ from the
+/// end.
+#[repr(C)]
+struct Credentials {
+    header: libc::cmsghdr,
+    peer: libc::ucred,
+}
+
+/// Looks at what comes next and leaves it where it is.
+pub fn look(socket: &OwnedFd) -> io::Result<Next> {
+    // SAFETY: all zeros are a valid msghdr and valid credentials.
+    let (mut header, mut control): (libc::msghdr, Credentials) = unsafe { std::mem::zeroed() };
+    header.msg_control = (&raw mut control).cast();
+    header.msg_controllen = size_of::<Credentials>();
+    let flags = libc::MSG_DONTWAIT | libc::MSG_PEEK;
+    // SAFETY: the kernel writes no bytes of the message, and into `control` as far as it goes: no
+    // descriptor has room behind the credentials.
+    checked(unsafe { libc::recvmsg(socket.as_raw_fd(), &mut header, flags) } as libc::c_int)?;
+    Ok(match header.msg_flags & libc::MSG_CTRUNC {
+        0 if header.msg_controllen == 0 => Next::End,
+        0 => Next::Message,
+        _ => Next::Descriptors,
+    })
+}
+
+/// Takes the next message. One that is too long comes back longer than any message may be.
+pub fn receive(socket: &OwnedFd) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; MESSAGE_BYTES_MAX + 1];
+    let (fd, place) = (socket.as_raw_fd(), bytes.as_mut_ptr().cast());
+    // SAFETY: the kernel writes into `bytes`, as far as they go.
+    let got = unsafe { libc::recv(fd, place, bytes.len(), libc::MSG_DONTWAIT) };
+    bytes.truncate(checked(got as libc::c_int)? as usize);
+    Ok(bytes)
+}
 
 /// Sends an answer, unless the client does not take it: then that is its loss.
-pub fn send(socket: &OwnedFd, bytes: &[u8]) -> io::Result<()> {
-    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-    let (fd, place) = (socket.as_raw_fd(), bytes.as_ptr());
-    // SAFETY: the kernel reads as many bytes as there are.
-    match unsafe { libc::send(fd, place.cast(), bytes.len(), flags) } {
-        -1 => Err(io::Error::last_os_error()),
-        _ => Ok(()),
-    }
+pub fn send(socket: &OwnedFd, bytes: &[u8], file: Option<BorrowedFd<'_>>) -> io::Result<()> {
+    pghot_hint::socket::send(socket, bytes, file, libc::MSG_DONTWAIT)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd;
+
     use super::*;
 
-    /// Sends a byte, and with it descriptors.
-    fn send_with(socket: &OwnedFd, fds: &[RawFd]) {
-        let mut byte = 7u8;
-        let mut part = libc::iovec {
-            iov_base: (&raw mut byte).cast(),
-            iov_len: 1,
-        };
-        let mut control = [0u64; 8];
-        let bytes = size_of_val(fds) as u32;
-        // SAFETY: all zeros are a valid msghdr; the control message with its descriptors fits into
-        // `control`, which lives until it is sent.
-        unsafe {
-            let mut header: libc::msghdr = std::mem::zeroed();
-            (header.msg_iov, header.msg_iovlen) = (&mut part, 1);
-            header.msg_control = control.as_mut_ptr().cast();
-            header.msg_controllen = libc::CMSG_SPACE(bytes) as usize;
-            let first = libc::CMSG_FIRSTHDR(&header);
-            (*first).cmsg_len = libc::CMSG_LEN(bytes) as usize;
-            ((*first).cmsg_level, (*first).cmsg_type) = RIGHTS;
-            let data = libc::CMSG_DATA(first).cast::<RawFd>();
-            data.copy_from_nonoverlapping(fds.as_ptr(), fds.len());
-            assert_eq!(libc::sendmsg(socket.as_raw_fd(), &header, 0), 1);
-        }
-    }
-
     #[test]
-    fn one_descriptor_is_taken_and_no_other_stays_open() {
+    fn what_comes_next_is_known_before_it_is_taken() {
         let mut pair = [-1; 2];
         // SAFETY: the kernel writes two descriptors, which nobody else knows.
         let [ours, theirs] = unsafe {
@@ -235,21 +254,29 @@ mod tests {
             assert_eq!(made, 0);
             pair.map(|fd| OwnedFd::from_raw_fd(fd))
         };
-        for sent in 1..=4 {
-            let (reader, writer) = io::pipe().unwrap();
-            send_with(&theirs, &vec![writer.as_raw_fd(); sent]);
-            let (bytes, file) = receive(&ours).unwrap();
-            assert_eq!((bytes, file.is_some()), (vec![7], true));
-            drop((writer, file));
-            // It hangs up when no writer is left anywhere.
-            let mut ended = [pollfd(reader.as_raw_fd())];
-            poll(&mut ended, 1000).unwrap();
-            assert!(
-                ended[0].revents & libc::POLLHUP != 0,
-                "one of {sent} is open"
-            );
+        set_option(&ours, libc::SO_PASSCRED, 1).unwrap();
+        let nothing = look(&ours).unwrap_err();
+        assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
+        let (reader, writer) = io::pipe().unwrap();
+        for bytes in [&[7u8][..], &[]] {
+            send(&theirs, bytes, None).unwrap();
+            assert_eq!(look(&ours).unwrap(), Next::Message);
+            assert_eq!(receive(&ours).unwrap(), bytes);
         }
-        send(&theirs, &[7]).unwrap();
-        assert!(receive(&ours).unwrap().1.is_none());
+        send(&theirs, &[7], Some(writer.as_fd())).unwrap();
+        drop(writer);
+        for _ in 0..2 {
+            assert_eq!(look(&ours).unwrap(), Next::Descriptors);
+        }
+        let hung_up = || {
+            let mut ended = [pollfd(reader.as_raw_fd())];
+            poll(&mut ended, 0).unwrap();
+            ended[0].revents & libc::POLLHUP != 0
+        };
+        assert!(!hung_up(), "looking closes nothing");
+        receive(&ours).unwrap();
+        assert!(hung_up(), "taking it does");
+        drop(theirs);
+        assert_eq!(look(&ours).unwrap(), Next::End);
     }
 }

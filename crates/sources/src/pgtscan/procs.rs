@@ -8,8 +8,8 @@ use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use pghot_linux::SysRoot;
 use pghot_linux::topology::Topology;
+use pghot_linux::{SysRoot, cgroup};
 
 /// Set to `off` in a process's environment, it keeps the source away from the process.
 const OPT_OUT_VARIABLE: &[u8] = b"PGHOT_SCAN=off";
@@ -133,10 +133,7 @@ impl Procs {
     }
 
     fn cgroup_opts_out(&self, pid: i32) -> bool {
-        let Ok(text) = fs::read_to_string(self.file(pid, "cgroup")) else {
-            return false;
-        };
-        let Some(path) = parse_cgroup(&text) else {
+        let Some(path) = cgroup::of(&self.proc, pid as u32) else {
             return false;
         };
         let dir = self.cgroup.join(path);
@@ -200,13 +197,6 @@ fn parse_mapping(line: &str) -> Option<Range<u64>> {
     Some(address(start)?..address(end)?)
 }
 
-/// The path in the unified hierarchy, relative to its mount.
-fn parse_cgroup(text: &str) -> Option<&str> {
-    let line = text.lines().find_map(|line| line.strip_prefix("0::/"))?;
-    // A process outside of our cgroup namespace.
-    (!line.starts_with("..")).then_some(line)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -238,14 +228,6 @@ mod tests {
             rubbish\n";
         let ranges: Vec<_> = maps.lines().filter_map(parse_mapping).collect();
         assert_eq!(ranges, [0x1000..0x3000, 0x7ffc_0000..0x7ffd_0000]);
-    }
-
-    #[test]
-    fn the_unified_hierarchy_counts() {
-        assert_eq!(parse_cgroup("1:cpu:/x\n0::/a/b.slice\n"), Some("a/b.slice"));
-        assert_eq!(parse_cgroup("0::/\n"), Some(""));
-        assert_eq!(parse_cgroup("0::/../b\n"), None);
-        assert_eq!(parse_cgroup("1:cpu:/x\n"), None);
     }
 
     #[test]

@@ -5,23 +5,10 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use pghot_engine::{Gates, History, Machine, Migrator, Pace, PassReport, Totals};
-use pghot_hotness::{Nid, Pfn};
-use pghot_linux::Host;
+use pghot_hotness::Nid;
 
 use crate::lock;
 use crate::shared::Shared;
-
-/// What a lane needs of its host beyond the engine's [`Machine`].
-pub trait LaneHost: Machine + Send {
-    /// Hands over which pages moved since the last call, and when (`CLOCK_MONOTONIC` ns).
-    fn take_moved(&mut self, moved: &mut Vec<(Pfn, u64)>);
-}
-
-impl LaneHost for Host {
-    fn take_moved(&mut self, moved: &mut Vec<(Pfn, u64)>) {
-        Host::take_moved(self, moved);
-    }
-}
 
 /// One lower-tier node.
 pub struct Lane {
@@ -53,8 +40,8 @@ impl Lane {
     }
 
     /// Passes over the node until a stop is requested. Sleeps between passes, always.
-    pub fn run(&self, shared: &Shared, host: &mut dyn LaneHost) {
-        let (mut moved, mut pace) = (Vec::new(), Pace::default());
+    pub fn run(&self, shared: &Shared, host: &mut dyn Machine) {
+        let mut pace = Pace::default();
         while !shared.stop.is_requested() {
             let (settings, rule) = shared.settings_and_rule();
             shared.drain_ready();
@@ -63,15 +50,13 @@ impl Lane {
                 let mut migrator = lock(&self.migrator);
                 let report = migrator.pass(&shared.table, &settings, &rule, host);
                 lock(&self.published).totals.clone_from(migrator.totals());
+                if !migrator.moved().is_empty() {
+                    // A page may become ready and move within the same pass.
+                    shared.drain_ready();
+                    shared.note_moved(migrator.moved());
+                }
                 report
             };
-            host.take_moved(&mut moved);
-            if !moved.is_empty() {
-                // A page may become ready and move within the same pass.
-                shared.drain_ready();
-                shared.note_moved(&moved);
-                moved.clear();
-            }
             let sleep_ms = settings.kmigrated_sleep_ms as u64;
             let next_ms = pace.next_ms(&last_pass, sleep_ms);
             let wants_room = last_pass.wants_room();

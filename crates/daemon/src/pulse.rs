@@ -10,7 +10,6 @@ use pghot_engine::{Batch, Found, Machine, Outcome};
 use pghot_hotness::{Nid, Pfn};
 use pghot_linux::host::monotonic;
 
-use crate::lane::LaneHost;
 use crate::lock;
 
 /// When a thread made progress last, in ms of `CLOCK_MONOTONIC`.
@@ -67,10 +66,10 @@ impl<T> Beating<T> {
     }
 }
 
-impl Machine for Beating<Box<dyn LaneHost>> {
-    fn now_ms(&self) -> u64 {
+impl<T: Machine + ?Sized> Machine for Beating<Box<T>> {
+    fn now_ns(&self) -> u64 {
         self.pulse.beat();
-        self.machine.now_ms()
+        self.machine.now_ns()
     }
 
     fn top_tier_from(&mut self, from: Nid) -> Option<Vec<Nid>> {
@@ -91,12 +90,6 @@ impl Machine for Beating<Box<dyn LaneHost>> {
 
     fn stop_requested(&self) -> bool {
         self.machine.stop_requested()
-    }
-}
-
-impl LaneHost for Beating<Box<dyn LaneHost>> {
-    fn take_moved(&mut self, moved: &mut Vec<(Pfn, u64)>) {
-        self.asked().take_moved(moved);
     }
 }
 

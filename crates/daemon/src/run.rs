@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use pghot_engine::Machine;
 use pghot_hotness::Nid;
 use pghot_linux::claim::Claim;
 use pghot_linux::knobs::{Knobs, KnobsError};
@@ -19,7 +20,7 @@ use crate::config::{Options, mode_name};
 use crate::error::RunError;
 use crate::heap;
 use crate::kernel::Kernel;
-use crate::lane::{Lane, LaneHost};
+use crate::lane::Lane;
 use crate::listeners::{Listeners, Serving};
 use crate::lock;
 use crate::machine::{check_target, lower_tier_nids, span_of};
@@ -150,7 +151,7 @@ fn start(
     shared: &Arc<Shared>,
     threads: &mut Threads,
 ) -> Result<(), RunError> {
-    let mut hosts: Vec<Box<dyn LaneHost>> = Vec::new();
+    let mut hosts: Vec<Box<dyn Machine + Send>> = Vec::new();
     for _ in &shared.lanes {
         let mut host = Host::open(shared.root.clone(), topology, shared.dry_run)?;
         host.set_stop(shared.stop.flag());
@@ -237,7 +238,7 @@ impl Threads {
     fn start_lanes(
         &mut self,
         shared: &Arc<Shared>,
-        hosts: Vec<Box<dyn LaneHost>>,
+        hosts: Vec<Box<dyn Machine + Send>>,
     ) -> Result<(), RunError> {
         for (index, host) in hosts.into_iter().enumerate() {
             let nid = shared.lanes[index].nid;

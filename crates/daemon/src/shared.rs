@@ -6,8 +6,8 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use pghot_engine::exchange::FaultTimes;
 use pghot_engine::marking::MarkingReport;
-use pghot_engine::{Gates, History, QuickFault, Settings, Tunable};
-use pghot_hotness::{Nid, Pfn, Rule, Table};
+use pghot_engine::{Gates, History, Moved, QuickFault, Settings, Tunable};
+use pghot_hotness::{Nid, Rule, Table};
 use pghot_linux::SysRoot;
 use pghot_linux::moving::MovingTime;
 use pghot_linux::topology::Topology;
@@ -153,11 +153,11 @@ impl Shared {
     }
 
     /// Measures the waits of pages that moved.
-    pub fn note_moved(&self, moved: &[(Pfn, u64)]) {
+    pub fn note_moved(&self, moved: &[Moved]) {
         let mut latency = lock(&self.latency);
         moved
             .iter()
-            .for_each(|&(pfn, when_ns)| latency.moved(pfn, when_ns));
+            .for_each(|it| latency.moved(it.pfn, it.when_ns));
     }
 
     /// Changes one tunable. It is in force when this returns: for reports at once, for promotion

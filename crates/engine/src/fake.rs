@@ -137,8 +137,8 @@ impl FakeMachine {
 }
 
 impl Machine for FakeMachine {
-    fn now_ms(&self) -> u64 {
-        self.now_ms
+    fn now_ns(&self) -> u64 {
+        self.now_ms * 1_000_000
     }
 
     fn top_tier_from(&mut self, _: Nid) -> Option<Vec<Nid>> {

@@ -51,8 +51,13 @@ pub struct Batch {
 
 /// A tiered machine, as the engine sees it.
 pub trait Machine {
-    /// `CLOCK_MONOTONIC` in ms: the clock that reports are stamped with.
-    fn now_ms(&self) -> u64;
+    /// `CLOCK_MONOTONIC` in ns: the clock that reports are stamped with.
+    fn now_ns(&self) -> u64;
+
+    /// The same in ms, as records and gates count.
+    fn now_ms(&self) -> u64 {
+        self.now_ns() / 1_000_000
+    }
 
     /// The nodes of the top tier that are online, those nearest to `from` first; `None` if `from`
     /// is not online or not of the lower tier. Asked once per pass, so that a node that went

@@ -11,7 +11,7 @@ use crate::retry::Retries;
 use crate::select::{Candidate, Hottest};
 use crate::targets::Targets;
 use crate::{
-    Batch, Decision, Found, Gate, Gates, Held, HotFolio, Journal, Machine, Outcome, Owner,
+    Batch, Decision, Found, Gate, Gates, Held, HotFolio, Journal, Machine, Moved, Outcome, Owner,
     PassReport, Place, Settings, Totals,
 };
 
@@ -44,6 +44,8 @@ pub struct Migrator {
     history: History,
     journal: Journal,
     totals: Totals,
+    /// By the last pass.
+    moved: Vec<Moved>,
 }
 
 /// What lives for one pass only.
@@ -122,6 +124,7 @@ impl Migrator {
             history,
             journal: Journal::default(),
             totals: Totals::default(),
+            moved: Vec::new(),
         }
     }
 
@@ -138,6 +141,11 @@ impl Migrator {
     /// Its last decisions.
     pub fn journal(&self) -> &Journal {
         &self.journal
+    }
+
+    /// What the last pass has moved.
+    pub fn moved(&self) -> &[Moved] {
+        &self.moved
     }
 
     /// One pass over the node. `rule` must be of the table's format.
@@ -167,6 +175,7 @@ impl Migrator {
             outcomes: Vec::new(),
         };
         self.totals.passes += 1;
+        self.moved.clear();
         let swept = table.sweep(self.nid, now_ms, rule.ageing_interval_ms(), rule);
         self.totals.expired += swept.expired;
         self.totals.expired_ready += swept.expired_ready;
@@ -433,9 +442,14 @@ impl Migrator {
         folio: HotFolio,
         outcome: Outcome,
     ) {
-        let now_ms = pass.machine.now_ms();
+        let now_ns = pass.machine.now_ns();
+        let now_ms = now_ns / 1_000_000;
         self.totals.outcomes.add(outcome, folio.pages as u64);
         if outcome == Outcome::Moved {
+            self.moved.push(Moved {
+                pfn: folio.pfn,
+                when_ns: now_ns,
+            });
             pass.report.moved_pages += folio.pages as u64;
             self.totals.large_folios_moved += (folio.pages > 1) as u64;
             if let Some(owner) = owner {

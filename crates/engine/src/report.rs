@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pghot_hotness::Nid;
+use pghot_hotness::{Nid, Pfn};
 use serde::{Deserialize, Serialize};
 
 use crate::demoter::Waiting;
@@ -36,6 +36,15 @@ pub struct Totals {
     pub expired_ready: u64,
     /// Pages that had been promoted a moment ago and were to be promoted again.
     pub returned_pages: u64,
+}
+
+/// A folio that went up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moved {
+    /// The page in the lower tier whose record made it a candidate.
+    pub pfn: Pfn,
+    /// When it had arrived, `CLOCK_MONOTONIC` ns.
+    pub when_ns: u64,
 }
 
 /// What one pass did.

@@ -62,7 +62,6 @@ pub struct Host {
     stop: Arc<AtomicBool>,
     statuses: Vec<MoveStatus>,
     addresses: Vec<u64>,
-    moved: Vec<(Pfn, u64)>,
 }
 
 impl Host {
@@ -85,19 +84,12 @@ impl Host {
             stop: Arc::default(),
             statuses: Vec::new(),
             addresses: Vec::new(),
-            moved: Vec::new(),
         })
     }
 
     /// A flag that ends a pass after the batch in flight.
     pub fn set_stop(&mut self, stop: Arc<AtomicBool>) {
         self.stop = stop;
-    }
-
-    /// Hands over the folios promoted since the last call, each with its time of arrival
-    /// (`CLOCK_MONOTONIC`, ns).
-    pub fn take_moved(&mut self, moved: &mut Vec<(Pfn, u64)>) {
-        moved.append(&mut self.moved);
     }
 
     /// A flag that is set while a demoter makes room: then promotion need not wake kswapd for it.
@@ -147,8 +139,8 @@ pub fn monotonic() -> Duration {
 }
 
 impl Machine for Host {
-    fn now_ms(&self) -> u64 {
-        monotonic().as_millis() as u64
+    fn now_ns(&self) -> u64 {
+        monotonic().as_nanos() as u64
     }
 
     fn top_tier_from(&mut self, from: Nid) -> Option<Vec<Nid>> {
@@ -180,7 +172,6 @@ impl Machine for Host {
             outcomes.extend(batch.folios.iter().map(|_| Outcome::WouldMove));
             return;
         }
-        let first = outcomes.len();
         let moving = self.moving.clone();
         moving.count(|| match batch.owner {
             Owner::Process(pid) => self.move_mapped(pid, batch, outcomes),
@@ -189,12 +180,6 @@ impl Machine for Host {
                     .move_batch(&file, &batch.folios, batch.target, outcomes);
             }
         });
-        let now_ns = monotonic().as_nanos() as u64;
-        for (folio, outcome) in batch.folios.iter().zip(&outcomes[first..]) {
-            if *outcome == Outcome::Moved {
-                self.moved.push((folio.pfn, now_ns));
-            }
-        }
     }
 
     fn stop_requested(&self) -> bool {

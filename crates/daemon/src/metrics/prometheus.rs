@@ -18,7 +18,6 @@ use serde_json::Value;
 
 use super::{Format, Server, render};
 use crate::compose;
-use crate::lane::LaneHost;
 use crate::lock;
 use crate::shared::Shared;
 use crate::testing::{LOWER_PFN, daemon_of, write};
@@ -99,12 +98,11 @@ fn alerts_pass_their_tests() {
 #[derive(Default)]
 struct Host {
     gone_up: HashSet<Pfn>,
-    moved: Vec<(Pfn, u64)>,
 }
 
 impl Machine for Host {
-    fn now_ms(&self) -> u64 {
-        monotonic().as_millis() as u64
+    fn now_ns(&self) -> u64 {
+        monotonic().as_nanos() as u64
     }
     fn top_tier_from(&mut self, _: Nid) -> Option<Vec<Nid>> {
         Some(vec![0])
@@ -123,18 +121,10 @@ impl Machine for Host {
         }));
     }
     fn promote(&mut self, batch: &Batch, outcomes: &mut Vec<Outcome>) {
-        let now_ns = monotonic().as_nanos() as u64;
         for folio in &batch.folios {
             assert!(self.gone_up.insert(folio.pfn), "it is not down there");
-            self.moved.push((folio.pfn, now_ns));
             outcomes.push(Outcome::Moved);
         }
-    }
-}
-
-impl LaneHost for Host {
-    fn take_moved(&mut self, moved: &mut Vec<(Pfn, u64)>) {
-        moved.append(&mut self.moved);
     }
 }
 

@@ -19,12 +19,11 @@ use crate::testing::{LOWER_PFN, daemon, write};
 struct TestHost {
     machine: FakeMachine,
     panics: Arc<AtomicBool>,
-    moved: Vec<(Pfn, u64)>,
 }
 
 impl Machine for TestHost {
-    fn now_ms(&self) -> u64 {
-        monotonic().as_millis() as u64
+    fn now_ns(&self) -> u64 {
+        monotonic().as_nanos() as u64
     }
     fn top_tier_from(&mut self, from: Nid) -> Option<Vec<Nid>> {
         assert!(!self.panics.load(Relaxed), "a bug, as this test asks for");
@@ -38,15 +37,6 @@ impl Machine for TestHost {
     }
     fn promote(&mut self, batch: &Batch, outcomes: &mut Vec<Outcome>) {
         self.machine.promote(batch, outcomes);
-        let now_ns = monotonic().as_nanos() as u64;
-        self.moved
-            .extend(batch.folios.iter().map(|folio| (folio.pfn, now_ns)));
-    }
-}
-
-impl LaneHost for TestHost {
-    fn take_moved(&mut self, moved: &mut Vec<(Pfn, u64)>) {
-        moved.append(&mut self.moved);
     }
 }
 
@@ -58,8 +48,8 @@ struct StuckHost {
 }
 
 impl Machine for StuckHost {
-    fn now_ms(&self) -> u64 {
-        self.inner.now_ms()
+    fn now_ns(&self) -> u64 {
+        self.inner.now_ns()
     }
     fn top_tier_from(&mut self, from: Nid) -> Option<Vec<Nid>> {
         self.inner.top_tier_from(from)
@@ -74,12 +64,6 @@ impl Machine for StuckHost {
         self.entered.send(()).unwrap();
         lock(&self.released).recv().unwrap();
         self.inner.promote(batch, outcomes);
-    }
-}
-
-impl LaneHost for StuckHost {
-    fn take_moved(&mut self, moved: &mut Vec<(Pfn, u64)>) {
-        self.inner.take_moved(moved);
     }
 }
 
@@ -118,8 +102,9 @@ fn a_lane_promotes_obeys_changes_and_stops() {
     let dir = tempfile::tempdir().unwrap();
     let (shared, _) = daemon(dir.path());
     let (mut threads, restorer) = (Threads::default(), restorer(&shared, dir.path()));
-    let hosts: Vec<Box<dyn LaneHost>> = vec![Box::new(host(2))];
-    threads.start_lanes(&shared, hosts).unwrap();
+    threads
+        .start_lanes(&shared, vec![Box::new(host(2))])
+        .unwrap();
     touch(&shared, LOWER_PFN);
     wait_for(&shared, |lane| moved(lane) == 1);
     wait_for(&shared, |lane| lane.last_pass.ready == 0);

@@ -27,9 +27,9 @@ pub struct Host<'a> {
 }
 
 impl Machine for Host<'_> {
-    fn now_ms(&self) -> u64 {
-        let now_ns = self.world.now_ns + self.spent_ns as u64;
-        EPOCH_MS + self.world.trouble.clock_ahead_ms + now_ns / 1_000_000
+    fn now_ns(&self) -> u64 {
+        let epoch_ms = EPOCH_MS + self.world.trouble.clock_ahead_ms;
+        epoch_ms * 1_000_000 + self.world.now_ns + self.spent_ns as u64
     }
 
     fn top_tier_from(&mut self, from: Nid) -> Option<Vec<Nid>> {

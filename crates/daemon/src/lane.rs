@@ -2,10 +2,10 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pghot_engine::{Gates, History, Machine, Migrator, Pace, PassReport, Totals};
-use pghot_hotness::Nid;
+use pghot_hotness::{Nid, Swept};
 
 use crate::lock;
 use crate::shared::Shared;
@@ -16,6 +16,8 @@ pub struct Lane {
     pub nid: Nid,
     /// Held for the whole of a pass; `explain` waits for its end.
     pub migrator: Mutex<Migrator>,
+    /// What became of the node's records since the last pass.
+    pub swept: Mutex<Swept>,
     /// Copied after each pass, so that `status` never waits for one.
     pub published: Mutex<Published>,
 }
@@ -35,6 +37,7 @@ impl Lane {
         Lane {
             nid,
             migrator: Mutex::new(Migrator::new(nid, history, gates)),
+            swept: Mutex::default(),
             published: Mutex::default(),
         }
     }
@@ -44,25 +47,22 @@ impl Lane {
         let mut pace = Pace::default();
         while !shared.stop.is_requested() {
             let (settings, rule) = shared.settings_and_rule();
-            shared.drain_ready();
-            shared.note_free_space(Instant::now());
             let last_pass = {
                 let mut migrator = lock(&self.migrator);
+                migrator.note_swept(std::mem::take(&mut *lock(&self.swept)));
                 let report = migrator.pass(&shared.table, &settings, &rule, host);
                 lock(&self.published).totals.clone_from(migrator.totals());
-                if !migrator.moved().is_empty() {
-                    // A page may become ready and move within the same pass.
-                    shared.drain_ready();
-                    shared.note_moved(migrator.moved());
-                }
+                shared.note_moved(migrator.moved());
                 report
             };
             let sleep_ms = settings.kmigrated_sleep_ms as u64;
             let next_ms = pace.next_ms(&last_pass, sleep_ms);
-            let wants_room = last_pass.wants_room();
+            let (sees_ready, wants_room) = (last_pass.ready > 0, last_pass.wants_room());
             lock(&self.published).last_pass = last_pass;
-            if wants_room {
-                shared.room.is_called_for.store(true, Ordering::Relaxed);
+            if sees_ready {
+                let is_called_for = &shared.room.is_called_for;
+                is_called_for.fetch_or(wants_room, Ordering::Relaxed);
+                shared.are_samples_due.store(true, Ordering::Relaxed);
                 shared.stop.nudge();
             }
             let rest_ms = next_ms.saturating_sub(host.now_ms());

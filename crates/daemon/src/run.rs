@@ -4,6 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -35,7 +36,8 @@ use crate::stop::{Ending, Stop};
 use crate::tier_watch::TierWatch;
 
 /// Between two looks at what the daemon depends on: settings that others change, threads of
-/// sources, and the machine's memory.
+/// sources, and the machine's memory. Ageing keeps up with it: the least that times in records are
+/// unambiguous for is 3.7 s, and sections are due after half of that.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Runs the daemon until a signal or a failure ends it. Whatever happens, the kernel settings are
@@ -130,10 +132,25 @@ fn session(
 }
 
 /// Looks after the daemon until a stop is requested, or the lower tier has changed: then true.
+///
+/// Nothing here moves pages, so nothing here waits for a disk. Samples of waits are taken over
+/// after each pass that sees ready pages: their rings hold 4095, of one page in 64, so they do not
+/// wrap below a quarter of a million pages that become ready between two passes. While no page is
+/// ready, a look a second is all that wakes this thread.
 fn watch(shared: &Shared, tier: &mut TierWatch) -> bool {
+    let mut due = Instant::now() + LOOK_INTERVAL;
     while !shared.stop.is_requested() {
-        shared.stop.sleep(LOOK_INTERVAL);
+        let rest = due.saturating_duration_since(Instant::now());
+        let are_samples_due = || shared.are_samples_due.load(Ordering::Relaxed);
+        shared.stop.sleep_unless(rest, are_samples_due);
+        shared.measure_waits();
         let now = Instant::now();
+        if now < due {
+            continue;
+        }
+        due = now + LOOK_INTERVAL;
+        shared.age();
+        shared.note_free_space(now);
         shared.check_sources(now);
         if tier.has_changed(&shared.root, now) {
             info!("the memory of this machine has changed: pghot begins anew");

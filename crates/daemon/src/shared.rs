@@ -1,6 +1,6 @@
 //! What the threads of the daemon share, and changing it at run time.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, TryLockError};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
@@ -9,6 +9,7 @@ use pghot_engine::marking::MarkingReport;
 use pghot_engine::{Gates, History, Moved, QuickFault, Settings, Tunable};
 use pghot_hotness::{Nid, Rule, Table};
 use pghot_linux::SysRoot;
+use pghot_linux::host::monotonic;
 use pghot_linux::moving::MovingTime;
 use pghot_linux::topology::Topology;
 use pghot_linux::vmstat::Vmstat;
@@ -23,6 +24,9 @@ use crate::machine::check_target;
 use crate::room::Room;
 use crate::sources::Sources;
 use crate::stop::Stop;
+
+/// Moved pages that may wait until their waits are measured: what one pass moves at most.
+const MOVED_MAX: usize = 1 << 18;
 
 /// The state of a running daemon.
 pub struct Shared {
@@ -48,6 +52,10 @@ pub struct Shared {
     pub sources: Mutex<Sources>,
     /// How long pages waited.
     pub latency: Mutex<Latency>,
+    /// Moved pages whose waits are not measured yet.
+    moved: Mutex<Vec<Moved>>,
+    /// A pass has seen ready pages since samples were drained.
+    pub are_samples_due: AtomicBool,
     /// Who makes room in the top tier.
     pub room: Room,
     /// What moving pages costs.
@@ -88,6 +96,8 @@ impl Shared {
             config_generation: AtomicU64::new(0),
             sources: Mutex::new(sources),
             latency: Mutex::new(Latency::new()),
+            moved: Mutex::default(),
+            are_samples_due: AtomicBool::default(),
             active: RwLock::new((settings, rule)),
         })
     }
@@ -103,16 +113,41 @@ impl Shared {
         self.settings_and_rule().0
     }
 
-    /// Takes over which sampled pages became ready. Skipped while sources are being started or
-    /// asked: the samples wait in their ring.
-    pub fn drain_ready(&self) {
-        match self.sources.try_lock() {
-            Ok(mut sources) => sources.drain_ready(&mut lock(&self.latency)),
-            Err(TryLockError::Poisoned(poisoned)) => {
-                poisoned.into_inner().drain_ready(&mut lock(&self.latency));
-            }
-            Err(TryLockError::WouldBlock) => {}
+    /// Ages the records of all nodes.
+    pub fn age(&self) {
+        let (_, rule) = self.settings_and_rule();
+        let now_ms = monotonic().as_millis() as u64;
+        for lane in &self.lanes {
+            let interval_ms = rule.ageing_interval_ms();
+            let swept = self.table.sweep(lane.nid, now_ms, interval_ms, &rule);
+            *lock(&lane.swept) += swept;
         }
+    }
+
+    /// A pass has moved pages: leaves them for [`Shared::measure_waits`]. What does not fit is not
+    /// measured.
+    pub fn note_moved(&self, moved: &[Moved]) {
+        let mut waiting = lock(&self.moved);
+        let left = MOVED_MAX.saturating_sub(waiting.len());
+        waiting.extend(moved.iter().take(left));
+    }
+
+    /// Measures how long pages waited that moved. Skipped while sources are being started or asked:
+    /// the samples wait in their ring.
+    pub fn measure_waits(&self) {
+        self.are_samples_due.store(false, Ordering::Relaxed);
+        let mut sources = match self.sources.try_lock() {
+            Ok(sources) => sources,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        // In this order: what has moved became ready before, so its sample is drained by then.
+        let moved = std::mem::take(&mut *lock(&self.moved));
+        let mut latency = lock(&self.latency);
+        sources.drain_ready(&mut latency);
+        moved
+            .iter()
+            .for_each(|it| latency.moved(it.pfn, it.when_ns));
     }
 
     /// Looks, at most once a second, whether a top-tier node has so much free memory that the
@@ -152,14 +187,6 @@ impl Shared {
         }
     }
 
-    /// Measures the waits of pages that moved.
-    pub fn note_moved(&self, moved: &[Moved]) {
-        let mut latency = lock(&self.latency);
-        moved
-            .iter()
-            .for_each(|it| latency.moved(it.pfn, it.when_ns));
-    }
-
     /// Changes one tunable. It is in force when this returns: for reports at once, for promotion
     /// from the next pass on. On an error nothing has changed.
     pub fn set(&self, name: &str, text: &str) -> Result<(), String> {
@@ -195,7 +222,7 @@ mod tests {
 
     use super::*;
     use crate::status::SourceState;
-    use crate::testing::{REFUSAL, daemon};
+    use crate::testing::{LOWER_PFN, REFUSAL, daemon};
 
     #[test]
     fn a_good_value_is_in_force_at_once() {
@@ -207,6 +234,27 @@ mod tests {
         assert_eq!((settings.freq_threshold, settings.target_nid), (3, Some(1)));
         assert_eq!(rule, settings.rule().unwrap());
         assert_eq!(shared.config_generation.load(Relaxed), 2);
+    }
+
+    #[test]
+    fn a_page_that_becomes_ready_and_moves_at_once_is_measured() {
+        let dir = tempfile::tempdir().unwrap();
+        let (shared, _) = daemon(dir.path());
+        let samples = || lock(&shared.latency).report().samples;
+        shared.note_moved(&[Moved {
+            pfn: LOWER_PFN,
+            when_ns: 5_000_000,
+        }]);
+        {
+            let _starting = lock(&shared.sources);
+            shared.measure_waits();
+            assert_eq!(samples(), 0);
+        }
+        shared.measure_waits();
+        assert_eq!(samples(), 1);
+        let more = vec![Moved { pfn: 1, when_ns: 1 }; MOVED_MAX + 1];
+        shared.note_moved(&more);
+        assert_eq!(lock(&shared.moved).len(), MOVED_MAX);
     }
 
     #[test]

@@ -11,9 +11,11 @@ use crate::lock;
 pub struct Stop {
     /// Read by hosts within a pass, where a lock would be too much.
     flag: Arc<AtomicBool>,
-    /// Pairs the flag with `changed`, so that no wake-up is lost.
+    /// Pairs the flag with both conditions, so that no wake-up is lost.
     mutex: Mutex<()>,
-    changed: Condvar,
+    requested: Condvar,
+    /// Wakes those who may be called, too.
+    nudged: Condvar,
 }
 
 impl Stop {
@@ -21,7 +23,8 @@ impl Stop {
     pub fn request(&self) {
         let _guard = lock(&self.mutex);
         self.flag.store(true, Ordering::Release);
-        self.changed.notify_all();
+        self.requested.notify_all();
+        self.nudged.notify_all();
     }
 
     /// Whether it was requested.
@@ -36,20 +39,22 @@ impl Stop {
 
     /// Sleeps until the time is over or a stop is requested.
     pub fn sleep(&self, time: Duration) {
-        self.sleep_unless(time, || false);
+        let waiting = |_: &mut ()| !self.is_requested();
+        let guard = lock(&self.mutex);
+        drop(self.requested.wait_timeout_while(guard, time, waiting));
     }
 
     /// The same, or until somebody nudges and `is_called`.
     pub fn sleep_unless(&self, time: Duration, is_called: impl Fn() -> bool) {
         let waiting = |_: &mut ()| !self.is_requested() && !is_called();
         let guard = lock(&self.mutex);
-        drop(self.changed.wait_timeout_while(guard, time, waiting));
+        drop(self.nudged.wait_timeout_while(guard, time, waiting));
     }
 
-    /// Has sleepers look whether they are called.
+    /// Has such sleepers look whether they are called.
     pub fn nudge(&self) {
         let _guard = lock(&self.mutex);
-        self.changed.notify_all();
+        self.nudged.notify_all();
     }
 
     /// Sleeps until a stop is requested.
@@ -57,7 +62,7 @@ impl Stop {
         let mut guard = lock(&self.mutex);
         while !self.is_requested() {
             guard = self
-                .changed
+                .requested
                 .wait(guard)
                 .unwrap_or_else(PoisonError::into_inner);
         }

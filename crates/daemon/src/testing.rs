@@ -68,6 +68,8 @@ pub struct Watched {
     pub marked_mb: Mutex<Vec<u64>>,
     /// Pages that each source says it recorded.
     pub recorded_pages: AtomicU64,
+    /// Times that samples were taken over from a source.
+    pub drains: AtomicU64,
 }
 
 struct FakeGround(Arc<Watched>);
@@ -145,6 +147,7 @@ impl Source for FakeSource {
     }
 
     fn drain_ready(&mut self, sink: &mut dyn FnMut(ReadySample)) {
+        self.0.drains.fetch_add(1, Ordering::Relaxed);
         sink(ReadySample {
             pfn: LOWER_PFN,
             when_ns: 0,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use pghot_hotness::{Format, Nid, Pfn, Rule, Table};
+use pghot_hotness::{Format, Nid, Pfn, Rule, Swept, Table};
 
 use crate::batch::Batches;
 use crate::demoter::Waiting;
@@ -25,10 +25,13 @@ const PICK_PAGES: u64 = 1 << 18;
 /// Promotes the hot pages of one lower-tier node.
 ///
 /// ```text
-/// age what is due → pick the ready pages of hot sections → keep the hottest that the rate allows
+/// pick the ready pages of hot sections → keep the hottest that the rate allows
 ///   → gate by target → resolve → gate by size → batch by owner and target
 ///   → room? → promote → settle every folio by its outcome
 /// ```
+///
+/// Ageing ([`Table::sweep`]) is not part of it: a move may wait for a slow disk, and times in
+/// records are unambiguous for some seconds only. The host calls it, whatever a pass is doing.
 ///
 /// A record is consumed only when its page is settled ([`Outcome::settles`]). Everything else
 /// stays ready in the table, which is the only queue: a pass that ends early, a closed gate or a
@@ -143,6 +146,12 @@ impl Migrator {
         &self.journal
     }
 
+    /// Counts what became of the node's records when they were aged.
+    pub fn note_swept(&mut self, swept: Swept) {
+        self.totals.expired += swept.expired;
+        self.totals.expired_ready += swept.expired_ready;
+    }
+
     /// What the last pass has moved.
     pub fn moved(&self) -> &[Moved] {
         &self.moved
@@ -176,9 +185,6 @@ impl Migrator {
         };
         self.totals.passes += 1;
         self.moved.clear();
-        let swept = table.sweep(self.nid, now_ms, rule.ageing_interval_ms(), rule);
-        self.totals.expired += swept.expired;
-        self.totals.expired_ready += swept.expired_ready;
         match pass.machine.top_tier_from(self.nid) {
             Some(top_tier) => {
                 pass.top_tier = top_tier;

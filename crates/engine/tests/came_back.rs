@@ -46,6 +46,8 @@ impl Rig {
     fn pass(&mut self, migrator: &mut Migrator) -> (u64, u64, u64) {
         self.machine.now_ms += 100;
         let rule = self.settings.rule().unwrap();
+        let interval_ms = rule.ageing_interval_ms();
+        (self.table).sweep(2, self.machine.now_ms, interval_ms, &rule);
         let report = migrator.pass(&self.table, &self.settings, &rule, &mut self.machine);
         let held = report.held.get(&Held::CameBack).copied();
         let returned = migrator.totals().returned_pages;

@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 
 use pghot_engine::fake::FakeMachine;
-use pghot_engine::{FileId, Gates, History, Migrator, Outcome, Owner, Settings};
+use pghot_engine::{FileId, Gates, History, Migrator, Outcome, Owner, PassReport, Settings};
 use pghot_hotness::{Format, PfnRange, SECTION_PAGES, Span, Table};
 use proptest::prelude::*;
 
@@ -40,6 +40,19 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 /// Folios that came to an outcome, whatever that was.
 fn counted(migrator: &Migrator) -> u64 {
     migrator.totals().outcomes.iter().map(|(_, n)| n).sum()
+}
+
+/// Ages the records and passes over them, as a host does.
+fn pass(
+    migrator: &mut Migrator,
+    table: &Table,
+    settings: &Settings,
+    machine: &mut FakeMachine,
+) -> PassReport {
+    let rule = settings.rule().unwrap();
+    let (now_ms, interval_ms) = (machine.now_ms, rule.ageing_interval_ms());
+    migrator.note_swept(table.sweep(2, now_ms, interval_ms, &rule));
+    migrator.pass(table, settings, &rule, machine)
 }
 
 proptest! {
@@ -93,7 +106,7 @@ proptest! {
                     let ready_before: Vec<u64> =
                         (0..400).filter(|&p| table.get(p).unwrap().is_ready()).collect();
                     let counted_before = counted(&migrator);
-                    let report = migrator.pass(&table, &settings, &rule, &mut machine);
+                    let report = pass(&mut migrator, &table, &settings, &mut machine);
                     passes += 1;
                     moved += report.moved_pages;
                     machine.now_ms += 100;

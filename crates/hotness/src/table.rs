@@ -1,5 +1,6 @@
 //! The table of all records: reporting into it, reading ready pages out of it, ageing it.
 
+use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
 use crate::ffi::{self, HOT, LIVE, SWEEPING, UNTIL_SHIFT};
@@ -40,7 +41,7 @@ pub struct ReadyPage {
     pub record: Record,
 }
 
-/// What an ageing pass did.
+/// What ageing did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Swept {
     /// Live sections that were read.
@@ -49,6 +50,14 @@ pub struct Swept {
     pub expired: u64,
     /// Of those, pages that were ready and had not been moved.
     pub expired_ready: u64,
+}
+
+impl AddAssign for Swept {
+    fn add_assign(&mut self, more: Swept) {
+        self.sections += more.sections;
+        self.expired += more.expired;
+        self.expired_ready += more.expired_ready;
+    }
 }
 
 /// One record per lower-tier page and one word per section.
@@ -259,6 +268,7 @@ impl Table {
 
     /// Ages the node's live sections that were last aged `interval_ms` ago or longer: clears the
     /// records whose last access has left the window, and the sections that hold nothing more.
+    /// May run while ready pages are read and taken.
     pub fn sweep(&self, nid: Nid, now_ms: u64, interval_ms: u64, rule: &Rule) -> Swept {
         let mut swept = Swept::default();
         for (first, count, _) in self.span.sections_of(nid) {

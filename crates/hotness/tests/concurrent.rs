@@ -77,8 +77,8 @@ fn one_record_saturates_under_contention() {
     }
 }
 
-/// A migrator picks, takes and ages while reporters run: every page that becomes ready is found,
-/// exactly as often as it became ready.
+/// A migrator picks and takes while reporters run and somebody ages: every page that becomes ready
+/// is found, exactly as often as it became ready.
 #[test]
 fn no_ready_page_is_missed_by_a_running_migrator() {
     let t = table(Format::Default);
@@ -101,10 +101,17 @@ fn no_ready_page_is_missed_by_a_running_migrator() {
             })
         })
         .collect();
+    let ager = {
+        let (t, stop) = (t.clone(), stop.clone());
+        std::thread::spawn(move || {
+            while !stop.load(Relaxed) {
+                t.sweep(2, 50, 0, &rule);
+            }
+        })
+    };
     let mut taken = 0;
     let pass = |taken: &mut u64| {
         let mut found = Vec::new();
-        t.sweep(2, 50, 0, &rule);
         t.ready_pages(2, &mut |page| found.push(page.pfn));
         for pfn in found {
             *taken += t.take(pfn).unwrap().is_ready() as u64;
@@ -116,6 +123,7 @@ fn no_ready_page_is_missed_by_a_running_migrator() {
     }
     stop.store(true, Relaxed);
     reporters.into_iter().for_each(|r| r.join().unwrap());
+    ager.join().unwrap();
     pass(&mut taken);
     assert_eq!(taken, became_ready.load(Relaxed));
     // Once aged and looked at in vain, nothing is marked any more.

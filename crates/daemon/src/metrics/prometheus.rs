@@ -169,6 +169,8 @@ impl Daemon {
         let deadline = Instant::now() + LIMIT;
         loop {
             self.touch(pages);
+            self.shared.age();
+            self.shared.measure_waits();
             let published = lock(&self.shared.lanes[0].published).clone();
             if published.totals.outcomes.get(Outcome::Moved) == pages {
                 return;

@@ -6,13 +6,13 @@ use std::sync::{Mutex, mpsc};
 
 use pghot_engine::fake::FakeMachine;
 use pghot_engine::{Batch, Found, Held, Machine, Outcome};
-use pghot_hotness::{Nid, Pfn};
+use pghot_hotness::{Nid, Pfn, SECTION_PAGES};
 use pghot_linux::host::monotonic;
 
 use super::*;
 use crate::config;
 use crate::lane::Published;
-use crate::testing::{LOWER_PFN, daemon, write};
+use crate::testing::{LOWER_PFN, daemon, daemon_of, write};
 
 /// A fake machine in real time, which panics on request.
 #[derive(Default)]
@@ -84,13 +84,26 @@ fn touch(shared: &Shared, pfn: Pfn) {
     }
 }
 
-fn wait_for(shared: &Shared, condition: impl Fn(&Published) -> bool) {
+/// What the main thread does.
+fn watched(shared: &Arc<Shared>) -> JoinHandle<bool> {
+    let shared = Arc::clone(shared);
+    thread::spawn(move || {
+        let topology = Topology::read(&shared.root).unwrap();
+        watch(&shared, &mut TierWatch::new(&shared.root, &topology))
+    })
+}
+
+fn until(condition: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(20);
-    while !condition(&lock(&shared.lanes[0].published)) {
-        let published = &shared.lanes[0].published;
-        assert!(Instant::now() < deadline, "{:?}", lock(published));
+    while !condition() {
+        assert!(Instant::now() < deadline);
         thread::sleep(Duration::from_millis(2));
     }
+}
+
+fn wait_for(shared: &Shared, condition: impl Fn(&Published) -> bool) {
+    let published = &shared.lanes[0].published;
+    until(|| condition(&lock(published)));
 }
 
 fn moved(published: &Published) -> u64 {
@@ -105,14 +118,12 @@ fn a_lane_promotes_obeys_changes_and_stops() {
     threads
         .start_lanes(&shared, vec![Box::new(host(2))])
         .unwrap();
+    let main = watched(&shared);
     touch(&shared, LOWER_PFN);
     wait_for(&shared, |lane| moved(lane) == 1);
     wait_for(&shared, |lane| lane.last_pass.ready == 0);
-    assert_eq!(
-        lock(&shared.latency).report().samples,
-        1,
-        "the fake source samples it"
-    );
+    // The fake source samples it.
+    until(|| lock(&shared.latency).report().samples == 1);
 
     shared.set("promote_rate_limit_MBps", "0").unwrap();
     touch(&shared, LOWER_PFN + 1);
@@ -129,6 +140,33 @@ fn a_lane_promotes_obeys_changes_and_stops() {
         before.elapsed() < Duration::from_millis(900),
         "sleeps are cut short"
     );
+    assert!(!main.join().unwrap());
+}
+
+/// Rings of samples are small; an idle daemon has nothing to look for in them.
+#[test]
+fn samples_are_taken_over_after_each_pass_that_sees_ready_pages() {
+    let dir = tempfile::tempdir().unwrap();
+    let (shared, sources) = daemon(dir.path());
+    let (mut threads, restorer) = (Threads::default(), restorer(&shared, dir.path()));
+    shared.set("promote_rate_limit_MBps", "0").unwrap();
+    threads
+        .start_lanes(&shared, vec![Box::new(host(1))])
+        .unwrap();
+    let idle = Instant::now();
+    let main = watched(&shared);
+    wait_for(&shared, |lane| lane.totals.passes > 20);
+    let drains = sources.drains.load(Relaxed);
+    assert!(drains as f64 <= idle.elapsed().as_secs_f64(), "{drains}");
+
+    let busy = Instant::now();
+    until(|| {
+        touch(&shared, LOWER_PFN);
+        sources.drains.load(Relaxed) >= drains + 10
+    });
+    assert!(busy.elapsed() < Duration::from_secs(8));
+    end(&shared, threads, restorer).unwrap();
+    main.join().unwrap();
 }
 
 /// A setting of the fake host that the daemon changes from 1 to 3.
@@ -173,12 +211,8 @@ fn after_a_panic_the_host_is_as_it_was() {
     assert!(!dir.path().join("state.json").exists());
 }
 
-/// `move_pages` may sleep for ever: on a page under writeback to a server that is gone.
-#[test]
-fn a_migrator_that_never_returns_does_not_keep_the_settings() {
-    let dir = tempfile::tempdir().unwrap();
-    let (shared, _) = daemon(dir.path());
-    let (mut threads, restorer) = (Threads::default(), restorer(&shared, dir.path()));
+/// Has the migrator move a page, which it does not come back from before it is released.
+fn stick(shared: &Arc<Shared>, threads: &mut Threads) -> mpsc::Sender<()> {
     let (entered, is_in) = mpsc::channel();
     let (release, released) = mpsc::channel();
     let stuck = StuckHost {
@@ -186,9 +220,39 @@ fn a_migrator_that_never_returns_does_not_keep_the_settings() {
         entered,
         released: Mutex::new(released),
     };
-    threads.start_lanes(&shared, vec![Box::new(stuck)]).unwrap();
-    touch(&shared, LOWER_PFN);
+    threads.start_lanes(shared, vec![Box::new(stuck)]).unwrap();
+    touch(shared, LOWER_PFN);
     is_in.recv_timeout(Duration::from_secs(20)).unwrap();
+    release
+}
+
+/// Where ageing stops, times become ambiguous after seconds, and what was seen is forgotten.
+#[test]
+fn records_age_while_a_move_takes_long() {
+    let dir = tempfile::tempdir().unwrap();
+    let (shared, _) = daemon_of(dir.path(), 2);
+    let (mut threads, restorer) = (Threads::default(), restorer(&shared, dir.path()));
+    let main = watched(&shared);
+    let release = stick(&shared, &mut threads);
+    let (_, rule) = shared.settings_and_rule();
+    let old = LOWER_PFN + SECTION_PAGES;
+    let long_ago_ms = monotonic().as_millis() as u64 - 10_000;
+    shared.table.report(old, 0, long_ago_ms, &rule);
+    assert!(!shared.table.get(old).unwrap().is_empty());
+    until(|| shared.table.get(old).unwrap().is_empty());
+    release.send(()).unwrap();
+    wait_for(&shared, |lane| lane.totals.expired == 1);
+    end(&shared, threads, restorer).unwrap();
+    main.join().unwrap();
+}
+
+/// `move_pages` may sleep for ever: on a page under writeback to a server that is gone.
+#[test]
+fn a_migrator_that_never_returns_does_not_keep_the_settings() {
+    let dir = tempfile::tempdir().unwrap();
+    let (shared, _) = daemon(dir.path());
+    let (mut threads, restorer) = (Threads::default(), restorer(&shared, dir.path()));
+    let release = stick(&shared, &mut threads);
     let ending = Arc::clone(&shared);
     let ended = thread::spawn(move || end(&ending, threads, restorer));
     let deadline = Instant::now() + Duration::from_secs(1);

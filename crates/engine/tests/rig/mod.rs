@@ -60,6 +60,9 @@ impl Rig {
 
     pub fn pass(&mut self) -> PassReport {
         self.machine.now_ms += self.settings.kmigrated_sleep_ms as u64;
+        let (now_ms, interval_ms) = (self.machine.now_ms, self.rule.ageing_interval_ms());
+        let swept = self.table.sweep(2, now_ms, interval_ms, &self.rule);
+        self.migrator.note_swept(swept);
         self.migrator
             .pass(&self.table, &self.settings, &self.rule, &mut self.machine)
     }

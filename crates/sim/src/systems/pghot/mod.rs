@@ -138,9 +138,13 @@ impl Pghot {
     fn pass(&mut self, world: &mut World) {
         let sleep_ms = u64::from(self.settings.kmigrated_sleep_ms);
         for lane in &mut self.lanes {
-            if daemon_ms(world) < lane.due_ms {
+            let now_ms = daemon_ms(world);
+            if now_ms < lane.due_ms {
                 continue;
             }
+            let (nid, interval_ms) = (lane.migrator.nid(), self.rule.ageing_interval_ms());
+            let swept = self.table.sweep(nid, now_ms, interval_ms, &self.rule);
+            lane.migrator.note_swept(swept);
             let sections = lane.migrator.totals().hot_sections;
             let mut host = Host {
                 world,

@@ -12,9 +12,8 @@ use pghot_linux::watermarks::Watermarks;
 use pghot_linux::{SysRoot, process_cpu};
 
 use crate::config::mode_name;
-use crate::lane::Lane;
 use crate::lock;
-use crate::shared::Shared;
+use crate::shared::{MigratorState, Shared};
 use crate::status::{LowerNode, SettingReport, SourceState, Status, TopNode};
 
 /// Composes the status now. What cannot be read becomes a warning.
@@ -34,7 +33,7 @@ pub fn status(shared: &Shared) -> Status {
         warnings.push(kernel_promotion(*pages, shared.dry_run, &top_tier));
     }
     let (records_bytes, section_marks_bytes) = shared.table.bytes();
-    let lower = |lane| lower_node(shared, &settings, lane, is_seeing);
+    let lower = |migrator| lower_node(shared, &settings, migrator, is_seeing);
     Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         kernel: kernel_release(&shared.root),
@@ -45,11 +44,11 @@ pub fn status(shared: &Shared) -> Status {
         mode: mode_name(settings.mode).to_owned(),
         dry_run: shared.dry_run,
         settings: setting_reports(&settings),
-        lower_tier: shared.lanes.iter().map(lower).collect(),
+        lower_tier: shared.migrators.iter().map(lower).collect(),
         top_tier,
-        demoter: lock(&shared.room.published).clone(),
+        demoter: lock(&shared.demoter.published).clone(),
         sources,
-        marking: *lock(&shared.room.marking),
+        marking: *lock(&shared.demoter.marking),
         latency: lock(&shared.latency).report(),
         cpu_s: process_cpu().as_secs_f64(),
         moving_cpu_s: shared.moving.spent().as_secs_f64(),
@@ -74,13 +73,19 @@ fn setting_reports(settings: &Settings) -> BTreeMap<String, SettingReport> {
     TUNABLES.iter().map(report).collect()
 }
 
-fn lower_node(shared: &Shared, settings: &Settings, lane: &Lane, is_seeing: bool) -> LowerNode {
-    let published = lock(&lane.published).clone();
-    let (live_sections, hot_sections) = shared.table.live_sections(lane.nid);
+fn lower_node(
+    shared: &Shared,
+    settings: &Settings,
+    migrator: &MigratorState,
+    is_seeing: bool,
+) -> LowerNode {
+    let nid = migrator.nid;
+    let published = lock(&migrator.published).clone();
+    let (live_sections, hot_sections) = shared.table.live_sections(nid);
     let ranges = shared.table.span().ranges();
-    let of_node = ranges.filter(|(range, _)| range.nid == lane.nid);
+    let of_node = ranges.filter(|(range, _)| range.nid == nid);
     LowerNode {
-        nid: lane.nid,
+        nid,
         pages: of_node.map(|(range, _)| range.end - range.start).sum(),
         live_sections,
         hot_sections,

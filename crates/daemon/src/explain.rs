@@ -8,12 +8,11 @@ use pghot_linux::host::monotonic;
 use pghot_linux::topology::Topology;
 use serde::{Deserialize, Serialize};
 
-use crate::lane::Lane;
 use crate::lock;
 use crate::page::{self, Mapped, PageError};
 use crate::protocol::DECISIONS_MAX;
 use crate::sentences::{Facts, sentences};
-use crate::shared::Shared;
+use crate::shared::{MigratorState, Shared};
 
 /// Why a page is where it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,11 +100,8 @@ impl DecisionReport {
 /// The newest decisions of all migrators, newest first.
 pub fn last(shared: &Shared, count: u32) -> Vec<DecisionReport> {
     let count = count.min(DECISIONS_MAX) as usize;
-    let mut decisions = Vec::new();
-    for lane in &shared.lanes {
-        let migrator = lock(&lane.migrator);
-        decisions.extend(migrator.journal().newest().take(count).copied());
-    }
+    let newest = |migrator: &MigratorState| migrator.journal.newest(count);
+    let mut decisions: Vec<Decision> = shared.migrators.iter().flat_map(newest).collect();
     decisions.sort_by_key(|decision| Reverse(decision.when_ms));
     decisions.truncate(count);
     let now_ms = monotonic().as_millis() as u64;
@@ -135,15 +131,16 @@ pub fn page(shared: &Shared, pid: Pid, address: u64) -> Result<Explanation, Page
         }
     });
     let decision = newest_decision(shared, head, Place::in_process(pid, address));
-    let lane = shared.lanes.iter().find(|lane| Some(lane.nid) == lower_nid);
-    let last_pass = lane.map(|lane| lock(&lane.published).last_pass.clone());
+    let mut migrators = shared.migrators.iter();
+    let migrator = migrators.find(|migrator| Some(migrator.nid) == lower_nid);
+    let last_pass = migrator.map(|migrator| lock(&migrator.published).last_pass.clone());
     let facts = Facts {
         mapped,
         lower_nid,
         record,
         decision,
         last_pass: last_pass.unwrap_or_default(),
-        demoter: lock(&shared.room.published).clone(),
+        demoter: lock(&shared.demoter.published).clone(),
         now_ms,
         dry_run: shared.dry_run,
     };
@@ -171,19 +168,12 @@ fn top_nid(shared: &Shared, pfn: Pfn) -> Option<Nid> {
 /// The newest decision about the page at this place. A decision without a place is about the page
 /// frame, and counts only while the page is still there.
 fn newest_decision(shared: &Shared, head: Option<Pfn>, place: Place) -> Option<Decision> {
-    let of_lane = |lane: &Lane| {
-        let migrator = lock(&lane.migrator);
-        let by_place = migrator.journal().about(None, Some(place)).copied();
-        let by_pfn = migrator.journal().about(head, None).copied();
+    let of_migrator = |migrator: &MigratorState| {
+        let by_place = migrator.journal.about(None, Some(place));
+        let by_pfn = migrator.journal.about(head, None);
         let unplaced = by_pfn.filter(|decision| head.is_some() && decision.place.is_none());
-        by_place
-            .into_iter()
-            .chain(unplaced)
-            .max_by_key(|decision| decision.when_ms)
+        by_place.into_iter().chain(unplaced)
     };
-    shared
-        .lanes
-        .iter()
-        .filter_map(of_lane)
-        .max_by_key(|decision| decision.when_ms)
+    let all = shared.migrators.iter().flat_map(of_migrator);
+    all.max_by_key(|decision| decision.when_ms)
 }

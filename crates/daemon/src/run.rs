@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use pghot_engine::Machine;
+use pghot_engine::{Gates, History, Machine, Migrator};
 use pghot_hotness::Nid;
 use pghot_linux::claim::Claim;
 use pghot_linux::knobs::{Knobs, KnobsError};
@@ -18,18 +18,18 @@ use pghot_sources::{Config, RecordMaps, SOURCES};
 use tracing::{info, warn};
 
 use crate::config::{Options, mode_name};
+use crate::demoter;
 use crate::error::RunError;
 use crate::heap;
 use crate::kernel::Kernel;
-use crate::lane::Lane;
 use crate::listeners::{Listeners, Serving};
 use crate::lock;
 use crate::machine::{check_target, lower_tier_nids, span_of};
+use crate::migrator;
 use crate::pulse::{Beating, Pulses};
 use crate::restorer::{self, Restorer};
-use crate::room;
 use crate::service;
-use crate::shared::Shared;
+use crate::shared::{MigratorState, Shared};
 use crate::signals::SignalWatch;
 use crate::sources::Sources;
 use crate::stop::{Ending, Stop};
@@ -169,10 +169,10 @@ fn start(
     threads: &mut Threads,
 ) -> Result<(), RunError> {
     let mut hosts: Vec<Box<dyn Machine + Send>> = Vec::new();
-    for _ in &shared.lanes {
+    for _ in &shared.migrators {
         let mut host = Host::open(shared.root.clone(), topology, shared.dry_run)?;
         host.set_stop(shared.stop.flag());
-        host.set_makes_room(Arc::clone(&shared.room.is_made));
+        host.set_makes_room(Arc::clone(&shared.demoter.makes_room));
         host.set_moving_time(shared.moving.clone());
         hosts.push(Box::new(host));
     }
@@ -181,21 +181,17 @@ fn start(
     threads.serving = Some(listeners.serve(shared).map_err(RunError::Thread)?);
     announce(options, shared);
     threads.start_demoter(shared, topology)?;
-    threads.start_lanes(shared, hosts)?;
+    threads.start_migrators(shared, hosts)?;
     service::ready(shared);
     threads.watchdog = service::start_watchdog(shared, threads.pulses.clone())?;
     Ok(())
 }
 
 fn announce(options: &Options, shared: &Shared) {
-    let nids: Vec<String> = shared
-        .lanes
-        .iter()
-        .map(|lane| lane.nid.to_string())
-        .collect();
+    let nids = shared.migrators.iter().map(|it| it.nid.to_string());
     info!(
         "promoting from node {} in {} mode{}; control socket {}",
-        nids.join(", "),
+        nids.collect::<Vec<_>>().join(", "),
         mode_name(options.settings.mode),
         if shared.dry_run {
             ", dry run: nothing is moved"
@@ -230,10 +226,10 @@ const ENDING_POLL: Duration = Duration::from_millis(5);
 /// The threads of a running daemon.
 #[derive(Default)]
 struct Threads {
-    lanes: Vec<(Nid, JoinHandle<Result<(), RunError>>)>,
+    migrators: Vec<(Nid, JoinHandle<Result<(), RunError>>)>,
     demoter: Option<JoinHandle<Result<(), RunError>>>,
     watchdog: Option<JoinHandle<Result<(), RunError>>>,
-    /// Of the lanes and of the demoter.
+    /// Of the migrators and of the demoter.
     pulses: Pulses,
     serving: Option<Serving>,
 }
@@ -245,29 +241,31 @@ impl Threads {
         let machine = Reclaimer::open(&shared.root, topology, moving, shared.dry_run)?;
         let mut machine = Beating::new(machine, self.pulses.add("the demoter"));
         let cpus = topology.cpus();
-        let make_room = move |shared: &Shared| room::run(shared, cpus, &mut machine);
+        let make_room = move |shared: &Shared| demoter::run(shared, cpus, &mut machine);
         let panicked = || RunError::DemoterPanicked;
         self.demoter = Some(spawn(shared, "demoter".into(), panicked, make_room)?);
         Ok(())
     }
 
-    /// Runs each lane in a thread of its own until a stop is requested.
-    fn start_lanes(
+    /// Runs each migrator in a thread of its own until a stop is requested.
+    fn start_migrators(
         &mut self,
         shared: &Arc<Shared>,
         hosts: Vec<Box<dyn Machine + Send>>,
     ) -> Result<(), RunError> {
+        let (history, gates) = (History::default(), Gates::default());
         for (index, host) in hosts.into_iter().enumerate() {
-            let nid = shared.lanes[index].nid;
+            let MigratorState { nid, journal, .. } = &shared.migrators[index];
+            let (nid, journal) = (*nid, journal.clone());
+            let migrator = Migrator::new(nid, history.clone(), gates.clone(), journal);
             let pulse = self.pulses.add(&format!("the migrator of node {nid}"));
             let mut host = Beating::new(host, pulse);
             let passes = move |shared: &Shared| {
-                let lane: &Lane = &shared.lanes[index];
-                lane.run(shared, &mut host);
+                migrator::run(shared, &shared.migrators[index], migrator, &mut host);
             };
             let panicked = move || RunError::Panicked(nid);
             let thread = spawn(shared, format!("migrator{nid}"), panicked, passes)?;
-            self.lanes.push((nid, thread));
+            self.migrators.push((nid, thread));
         }
         Ok(())
     }
@@ -309,7 +307,7 @@ fn end(shared: &Arc<Shared>, threads: Threads, restorer: Restorer) -> Result<(),
 
     let mut stuck = Vec::new();
     let mut result = Ok(());
-    for (nid, thread) in threads.lanes {
+    for (nid, thread) in threads.migrators {
         match joined_by(thread, deadline) {
             Some(ended) => result = result.and(ended.unwrap_or(Err(RunError::Panicked(nid)))),
             None => stuck.push(format!("the migrator of node {nid}")),

@@ -73,13 +73,13 @@ fn watch(
 
 /// One line for `systemctl status`.
 fn status(shared: &Shared) -> String {
-    let lane = |lane: &crate::lane::Lane| {
-        let moved = lock(&lane.published).totals.outcomes.get(Outcome::Moved);
-        format!("{moved} pages promoted from node {}", lane.nid)
-    };
-    let lanes: Vec<String> = shared.lanes.iter().map(lane).collect();
+    let promoted = shared.migrators.iter().map(|migrator| {
+        let published = lock(&migrator.published);
+        let moved = published.totals.outcomes.get(Outcome::Moved);
+        format!("{moved} pages promoted from node {}", migrator.nid)
+    });
     let dry_run = if shared.dry_run { "dry run; " } else { "" };
-    format!("{dry_run}{}", lanes.join(", "))
+    format!("{dry_run}{}", promoted.collect::<Vec<_>>().join(", "))
 }
 
 /// A service manager that does not listen loses a line; the daemon's work goes on.

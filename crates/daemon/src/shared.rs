@@ -1,13 +1,14 @@
-//! What the threads of the daemon share, and changing it at run time.
+//! What the threads of the daemon share, and changing it at run time. It knows none of them.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, TryLockError};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
+use pghot_engine::demoter::DemoterReport;
 use pghot_engine::exchange::FaultTimes;
 use pghot_engine::marking::MarkingReport;
-use pghot_engine::{Gates, History, Moved, QuickFault, Settings, Tunable};
-use pghot_hotness::{Nid, Rule, Table};
+use pghot_engine::{Journal, Moved, PassReport, QuickFault, Settings, Totals, Tunable};
+use pghot_hotness::{Nid, Rule, Swept, Table};
 use pghot_linux::SysRoot;
 use pghot_linux::host::monotonic;
 use pghot_linux::moving::MovingTime;
@@ -17,16 +18,49 @@ use pghot_sources::Config;
 
 use crate::error::RunError;
 use crate::free_space::FreeSpace;
-use crate::lane::Lane;
 use crate::latency::Latency;
 use crate::lock;
 use crate::machine::check_target;
-use crate::room::Room;
 use crate::sources::Sources;
 use crate::stop::Stop;
 
 /// Moved pages that may wait until their waits are measured: what one pass moves at most.
 const MOVED_MAX: usize = 1 << 18;
+
+/// What is known of one lower-tier node's migrator.
+#[derive(Default)]
+pub struct MigratorState {
+    /// The node.
+    pub nid: Nid,
+    /// Its decisions.
+    pub journal: Journal,
+    /// What became of the node's records since the last pass.
+    pub swept: Mutex<Swept>,
+    /// Copied after each pass, so that nobody who asks waits for one.
+    pub published: Mutex<Published>,
+}
+
+/// What a migrator shows of itself.
+#[derive(Debug, Clone, Default)]
+pub struct Published {
+    /// Since the start.
+    pub totals: Totals,
+    /// The newest pass.
+    pub last_pass: PassReport,
+}
+
+/// What is known of the demoter.
+#[derive(Default)]
+pub struct DemoterState {
+    /// After each pass.
+    pub published: Mutex<DemoterReport>,
+    /// How much the kernel's scanner marks; `None` where that is not for pghot to say.
+    pub marking: Mutex<Option<MarkingReport>>,
+    /// Whether it makes room: then promotion leaves kswapd alone.
+    pub makes_room: Arc<AtomicBool>,
+    /// Whether a migrator has found no room since the last pass.
+    pub is_called_for: AtomicBool,
+}
 
 /// The state of a running daemon.
 pub struct Shared {
@@ -35,7 +69,7 @@ pub struct Shared {
     /// The hotness records.
     pub table: Arc<Table>,
     /// One per lower-tier node.
-    pub lanes: Vec<Lane>,
+    pub migrators: Vec<MigratorState>,
     /// Ends every thread.
     pub stop: Arc<Stop>,
     /// Nothing is moved.
@@ -57,7 +91,7 @@ pub struct Shared {
     /// A pass has seen ready pages since samples were drained.
     pub are_samples_due: AtomicBool,
     /// Who makes room in the top tier.
-    pub room: Room,
+    pub demoter: DemoterState,
     /// What moving pages costs.
     pub moving: MovingTime,
     /// The free memory of the top tier.
@@ -78,16 +112,18 @@ impl Shared {
         stop: Arc<Stop>,
     ) -> Result<Shared, RunError> {
         let rule = settings.rule()?;
-        let (history, gates) = (History::default(), Gates::default());
-        let lane = |&nid: &Nid| Lane::new(nid, history.clone(), gates.clone());
+        let migrator = |&nid: &Nid| MigratorState {
+            nid,
+            ..MigratorState::default()
+        };
         Ok(Shared {
             vmstat_at_start: Vmstat::read(&root).ok(),
-            room: Room::default(),
+            demoter: DemoterState::default(),
             moving: MovingTime::default(),
             free_space: Mutex::new(FreeSpace::open(&root)),
             root,
             table,
-            lanes: nids.iter().map(lane).collect(),
+            migrators: nids.iter().map(migrator).collect(),
             stop,
             dry_run,
             started: Instant::now(),
@@ -117,10 +153,10 @@ impl Shared {
     pub fn age(&self) {
         let (_, rule) = self.settings_and_rule();
         let now_ms = monotonic().as_millis() as u64;
-        for lane in &self.lanes {
+        for migrator in &self.migrators {
             let interval_ms = rule.ageing_interval_ms();
-            let swept = self.table.sweep(lane.nid, now_ms, interval_ms, &rule);
-            *lock(&lane.swept) += swept;
+            let swept = self.table.sweep(migrator.nid, now_ms, interval_ms, &rule);
+            *lock(&migrator.swept) += swept;
         }
     }
 
@@ -183,7 +219,7 @@ impl Shared {
     pub fn mark(&self, marking: MarkingReport) {
         if let Ok(mut sources) = self.sources.try_lock() {
             let is_told = sources.mark(marking.size_mb);
-            *lock(&self.room.marking) = is_told.then_some(marking);
+            *lock(&self.demoter.marking) = is_told.then_some(marking);
         }
     }
 

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use pghot_engine::Settings;
 use pghot_engine::fake::FakeMachine;
+use pghot_engine::{Gates, History, Migrator, Settings};
 use pghot_hotness::{Format, PfnRange, SECTION_PAGES, Span, Table};
 use pghot_linux::SysRoot;
 use pghot_linux::host::monotonic;
@@ -202,7 +202,9 @@ pub fn decide(shared: &Shared) {
     for _ in 0..settings.freq_threshold {
         shared.table.report(LOWER_PFN, 0, machine.now_ms, &rule);
     }
-    lock(&shared.lanes[0].migrator).pass(&shared.table, &settings, &rule, &mut machine);
+    let journal = shared.migrators[0].journal.clone();
+    let mut migrator = Migrator::new(2, History::default(), Gates::default(), journal);
+    migrator.pass(&shared.table, &settings, &rule, &mut machine);
 }
 
 /// Writes a file of a fake tree.

@@ -5,7 +5,7 @@
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use pghot_engine::fake::FakeMachine;
-use pghot_engine::{Gates, History, Migrator, Settings};
+use pghot_engine::{Gates, History, Journal, Migrator, Settings};
 use pghot_hotness::{Format, PfnRange, SECTION_PAGES, Span, Table};
 
 /// Half a GiB of pages that are hot.
@@ -33,7 +33,8 @@ fn waiting(criterion: &mut Criterion) {
         for page in 0..READY_PAGES {
             table.report(page, 0, machine.now_ms, &rule.at_one_look());
         }
-        let mut migrator = Migrator::new(2, History::default(), Gates::default());
+        let (history, gates) = (History::default(), Gates::default());
+        let mut migrator = Migrator::new(2, history, gates, Journal::default());
         group.bench_function(name, |bencher| {
             bencher.iter(|| {
                 let report = migrator.pass(&table, &settings, &rule, &mut machine);

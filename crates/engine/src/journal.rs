@@ -1,6 +1,7 @@
 //! The last decisions, page by page: what `pghot explain` tells.
 
 use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pghot_hotness::{Nid, Pfn};
 use serde::Serialize;
@@ -33,29 +34,29 @@ pub struct Decision {
     pub outcome: Outcome,
 }
 
-/// A ring of the last decisions.
-#[derive(Debug, Default)]
-pub struct Journal {
-    ring: VecDeque<Decision>,
-}
+/// A ring of the last decisions. Clones are the same journal: who asks it need not wait for the end
+/// of a pass.
+#[derive(Debug, Clone, Default)]
+pub struct Journal(Arc<Mutex<VecDeque<Decision>>>);
 
 impl Journal {
     /// Adds a decision and drops the oldest if the ring is full.
-    pub fn push(&mut self, decision: Decision) {
-        if self.ring.len() == CAPACITY {
-            self.ring.pop_front();
+    pub fn push(&self, decision: Decision) {
+        let mut ring = self.ring();
+        if ring.len() == CAPACITY {
+            ring.pop_front();
         }
-        self.ring.push_back(decision);
+        ring.push_back(decision);
     }
 
-    /// The newest decisions first.
-    pub fn newest(&self) -> impl Iterator<Item = &Decision> {
-        self.ring.iter().rev()
+    /// The newest decisions, as many as `count`, the newest first.
+    pub fn newest(&self, count: usize) -> Vec<Decision> {
+        self.ring().iter().rev().take(count).copied().collect()
     }
 
     /// The newest decision about a page, by its old PFN or by its place.
-    pub fn about(&self, pfn: Option<Pfn>, place: Option<Place>) -> Option<&Decision> {
-        self.newest().find(|d| {
+    pub fn about(&self, pfn: Option<Pfn>, place: Option<Place>) -> Option<Decision> {
+        let is_meant = |d: &&Decision| {
             let inside = |asked: Place| {
                 d.place.is_some_and(|place| {
                     let bytes = (d.pages as u64) << 12;
@@ -64,6 +65,11 @@ impl Journal {
                 })
             };
             pfn == Some(d.pfn) || place.is_some_and(inside)
-        })
+        };
+        self.ring().iter().rev().find(is_meant).copied()
+    }
+
+    fn ring(&self) -> MutexGuard<'_, VecDeque<Decision>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -115,8 +115,9 @@ impl Pass<'_> {
 }
 
 impl Migrator {
-    /// A migrator for the lower-tier node `nid`, with what all of them share.
-    pub fn new(nid: Nid, history: History, gates: Gates) -> Migrator {
+    /// A migrator for the lower-tier node `nid`, with what all of them share. It writes its
+    /// decisions into `journal`.
+    pub fn new(nid: Nid, history: History, gates: Gates, journal: Journal) -> Migrator {
         Migrator {
             nid,
             targets: Targets::default(),
@@ -125,7 +126,7 @@ impl Migrator {
             hottest: Hottest::default(),
             last_ready: 0,
             history,
-            journal: Journal::default(),
+            journal,
             totals: Totals::default(),
             moved: Vec::new(),
         }

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use pghot_engine::fake::FakeMachine;
-use pghot_engine::{Gates, Held, History, Migrator, Settings};
+use pghot_engine::{Gates, Held, History, Journal, Migrator, Settings};
 use pghot_hotness::{Format, PfnRange, SECTION_PAGES, Span, Table};
 
 const PAGES: std::ops::Range<u64> = 0..10;
@@ -55,6 +55,10 @@ impl Rig {
     }
 }
 
+fn migrator(history: &History) -> Migrator {
+    Migrator::new(2, history.clone(), Gates::default(), Journal::default())
+}
+
 /// The kernel demotes to the nearest node, so another migrator may find what this one promoted.
 #[test]
 fn what_came_back_waits_whoever_finds_it() {
@@ -62,9 +66,9 @@ fn what_came_back_waits_whoever_finds_it() {
     rig.machine.now_ms = 10_000;
     let history = History::default();
     rig.are_hot_below(100);
-    let mut first = Migrator::new(2, history.clone(), Gates::default());
+    let mut first = migrator(&history);
     assert_eq!(rig.pass(&mut first), (10, 0, 0));
-    let mut second = Migrator::new(2, history, Gates::default());
+    let mut second = migrator(&history);
     rig.are_hot_below(5);
     assert_eq!(rig.pass(&mut second), (0, 10, 10));
     rig.machine.room_pages.insert(0, 0);
@@ -74,7 +78,7 @@ fn what_came_back_waits_whoever_finds_it() {
     rig.are_hot_below(5);
     assert_eq!(rig.pass(&mut second), (5, 0, 10), "as many as fit");
     // Who has another history takes them for new.
-    let mut stranger = Migrator::new(2, History::default(), Gates::default());
+    let mut stranger = migrator(&History::default());
     rig.are_hot_below(5);
     assert_eq!(rig.pass(&mut stranger), (5, 0, 0));
 }

@@ -304,7 +304,8 @@ fn a_reused_pfn_starts_without_history() {
     let places: Vec<_> = rig
         .migrator
         .journal()
-        .newest()
+        .newest(9)
+        .iter()
         .map(|d| d.place.unwrap().owner)
         .collect();
     assert_eq!(places, [8, 7].map(Owner::Process));

@@ -5,7 +5,9 @@
 use std::collections::HashSet;
 
 use pghot_engine::fake::FakeMachine;
-use pghot_engine::{FileId, Gates, History, Migrator, Outcome, Owner, PassReport, Settings};
+use pghot_engine::{
+    FileId, Gates, History, Journal, Migrator, Outcome, Owner, PassReport, Settings,
+};
 use pghot_hotness::{Format, PfnRange, SECTION_PAGES, Span, Table};
 use proptest::prelude::*;
 
@@ -40,6 +42,10 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 /// Folios that came to an outcome, whatever that was.
 fn counted(migrator: &Migrator) -> u64 {
     migrator.totals().outcomes.iter().map(|(_, n)| n).sum()
+}
+
+fn migrator() -> Migrator {
+    Migrator::new(2, History::default(), Gates::default(), Journal::default())
 }
 
 /// Ages the records and passes over them, as a host does.
@@ -78,7 +84,7 @@ proptest! {
         });
         (0..2).for_each(|n| machine.map_folio(n, 304 + 32 * n as u64, 32));
         machine.cache_folio(file, 368, 32);
-        let mut migrator = Migrator::new(2, History::default(), Gates::default());
+        let mut migrator = migrator();
         let (mut moved, mut passed_ms, mut passes, mut max_limit) = (0, 0, 0u64, 10);
         for event in events {
             match event {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use pghot_engine::{Batch, Found, Machine, Outcome, Place};
+use pghot_engine::{Batch, Found, Gates, History, Journal, Machine, Migrator, Outcome, Place};
 use pghot_hotness::{Nid, Pfn, SECTION_PAGES};
 use pghot_linux::SysRoot;
 use pghot_linux::host::monotonic;
@@ -19,6 +19,7 @@ use serde_json::Value;
 use super::{Format, Server, render};
 use crate::compose;
 use crate::lock;
+use crate::migrator;
 use crate::shared::Shared;
 use crate::testing::{LOWER_PFN, daemon_of, write};
 
@@ -132,7 +133,7 @@ impl Machine for Host {
 struct Daemon {
     shared: Arc<Shared>,
     server: Server,
-    lane: JoinHandle<()>,
+    passes: JoinHandle<()>,
     _dir: tempfile::TempDir,
 }
 
@@ -152,14 +153,18 @@ impl Daemon {
         let (shared, _) = daemon_of(dir.path(), 2);
         let mut host = Host::default();
         let passing = Arc::clone(&shared);
-        let lane = thread::spawn(move || passing.lanes[0].run(&passing, &mut host));
+        let (history, gates) = (History::default(), Gates::default());
+        let migrator = Migrator::new(2, history, gates, Journal::default());
+        let passes = thread::spawn(move || {
+            migrator::run(&passing, &passing.migrators[0], migrator, &mut host);
+        });
         let asked = Arc::clone(&shared);
         let listener = TcpListener::bind(address).unwrap();
         let server = Server::start(listener, move || compose::status(&asked)).unwrap();
         Daemon {
             shared,
             server,
-            lane,
+            passes,
             _dir: dir,
         }
     }
@@ -171,7 +176,7 @@ impl Daemon {
             self.touch(pages);
             self.shared.age();
             self.shared.measure_waits();
-            let published = lock(&self.shared.lanes[0].published).clone();
+            let published = lock(&self.shared.migrators[0].published).clone();
             if published.totals.outcomes.get(Outcome::Moved) == pages {
                 return;
             }
@@ -191,13 +196,13 @@ impl Daemon {
     }
 
     fn passes(&self) -> u64 {
-        lock(&self.shared.lanes[0].published).totals.passes
+        lock(&self.shared.migrators[0].published).totals.passes
     }
 
     fn stop(self) {
         self.shared.stop.request();
         self.server.stop();
-        self.lane.join().unwrap();
+        self.passes.join().unwrap();
     }
 }
 

@@ -11,7 +11,7 @@ use pghot_linux::host::monotonic;
 
 use super::*;
 use crate::config;
-use crate::lane::Published;
+use crate::shared::Published;
 use crate::testing::{LOWER_PFN, daemon, daemon_of, write};
 
 /// A fake machine in real time, which panics on request.
@@ -102,7 +102,7 @@ fn until(condition: impl Fn() -> bool) {
 }
 
 fn wait_for(shared: &Shared, condition: impl Fn(&Published) -> bool) {
-    let published = &shared.lanes[0].published;
+    let published = &shared.migrators[0].published;
     until(|| condition(&lock(published)));
 }
 
@@ -111,27 +111,27 @@ fn moved(published: &Published) -> u64 {
 }
 
 #[test]
-fn a_lane_promotes_obeys_changes_and_stops() {
+fn a_migrator_promotes_obeys_changes_and_stops() {
     let dir = tempfile::tempdir().unwrap();
     let (shared, _) = daemon(dir.path());
     let (mut threads, restorer) = (Threads::default(), restorer(&shared, dir.path()));
     threads
-        .start_lanes(&shared, vec![Box::new(host(2))])
+        .start_migrators(&shared, vec![Box::new(host(2))])
         .unwrap();
     let main = watched(&shared);
     touch(&shared, LOWER_PFN);
-    wait_for(&shared, |lane| moved(lane) == 1);
-    wait_for(&shared, |lane| lane.last_pass.ready == 0);
+    wait_for(&shared, |it| moved(it) == 1);
+    wait_for(&shared, |it| it.last_pass.ready == 0);
     // The fake source samples it.
     until(|| lock(&shared.latency).report().samples == 1);
 
     shared.set("promote_rate_limit_MBps", "0").unwrap();
     touch(&shared, LOWER_PFN + 1);
-    wait_for(&shared, |lane| {
-        lane.last_pass.held.get(&Held::RateLimit) == Some(&1)
+    wait_for(&shared, |it| {
+        it.last_pass.held.get(&Held::RateLimit) == Some(&1)
     });
     shared.set("promote_rate_limit_MBps", "1024").unwrap();
-    wait_for(&shared, |lane| moved(lane) == 2);
+    wait_for(&shared, |it| moved(it) == 2);
 
     shared.set("kmigrated_sleep_ms", "1000").unwrap();
     let before = Instant::now();
@@ -151,11 +151,11 @@ fn samples_are_taken_over_after_each_pass_that_sees_ready_pages() {
     let (mut threads, restorer) = (Threads::default(), restorer(&shared, dir.path()));
     shared.set("promote_rate_limit_MBps", "0").unwrap();
     threads
-        .start_lanes(&shared, vec![Box::new(host(1))])
+        .start_migrators(&shared, vec![Box::new(host(1))])
         .unwrap();
     let idle = Instant::now();
     let main = watched(&shared);
-    wait_for(&shared, |lane| lane.totals.passes > 20);
+    wait_for(&shared, |it| it.totals.passes > 20);
     let drains = sources.drains.load(Relaxed);
     assert!(drains as f64 <= idle.elapsed().as_secs_f64(), "{drains}");
 
@@ -200,8 +200,10 @@ fn after_a_panic_the_host_is_as_it_was() {
     let (mut threads, restorer) = (Threads::default(), restorer(&shared, dir.path()));
     let bad = host(0);
     let panics = Arc::clone(&bad.panics);
-    threads.start_lanes(&shared, vec![Box::new(bad)]).unwrap();
-    wait_for(&shared, |lane| lane.totals.passes > 0);
+    threads
+        .start_migrators(&shared, vec![Box::new(bad)])
+        .unwrap();
+    wait_for(&shared, |it| it.totals.passes > 0);
     assert_eq!(read(&setting(&shared)), "3\n");
     panics.store(true, Relaxed);
     shared.stop.wait();
@@ -220,7 +222,9 @@ fn stick(shared: &Arc<Shared>, threads: &mut Threads) -> mpsc::Sender<()> {
         entered,
         released: Mutex::new(released),
     };
-    threads.start_lanes(shared, vec![Box::new(stuck)]).unwrap();
+    threads
+        .start_migrators(shared, vec![Box::new(stuck)])
+        .unwrap();
     touch(shared, LOWER_PFN);
     is_in.recv_timeout(Duration::from_secs(20)).unwrap();
     release
@@ -241,7 +245,7 @@ fn records_age_while_a_move_takes_long() {
     assert!(!shared.table.get(old).unwrap().is_empty());
     until(|| shared.table.get(old).unwrap().is_empty());
     release.send(()).unwrap();
-    wait_for(&shared, |lane| lane.totals.expired == 1);
+    wait_for(&shared, |it| it.totals.expired == 1);
     end(&shared, threads, restorer).unwrap();
     main.join().unwrap();
 }

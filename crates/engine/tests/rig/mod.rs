@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use pghot_engine::fake::FakeMachine;
-use pghot_engine::{Gates, History, Migrator, Outcome, PassReport, Settings};
+use pghot_engine::{Gates, History, Journal, Migrator, Outcome, PassReport, Settings};
 use pghot_hotness::{Format, PfnRange, Rule, SECTION_PAGES, Span, Table};
 
 pub const BASE: u64 = 32 * SECTION_PAGES;
@@ -34,7 +34,7 @@ impl Rig {
             rule: settings.rule().unwrap(),
             settings,
             machine,
-            migrator: Migrator::new(2, History::default(), Gates::default()),
+            migrator: Migrator::new(2, History::default(), Gates::default(), Journal::default()),
         }
     }
 

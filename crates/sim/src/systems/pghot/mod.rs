@@ -14,7 +14,8 @@ use pghot_engine::arbiter::{Arbiter, Config};
 use pghot_engine::demoter::{Demand, Demoter, Waiting};
 use pghot_engine::exchange::FaultTimes;
 use pghot_engine::{
-    Gates, History, Marking, Migrator, Pace, QuickFault, Settings, TUNABLES, Totals, marking,
+    Gates, History, Journal, Marking, Migrator, Pace, QuickFault, Settings, TUNABLES, Totals,
+    marking,
 };
 use pghot_hotness::{Format, Nid, Pfn, Rule, Span, Table};
 use pghot_sources::fake::{Access, Event};
@@ -80,7 +81,7 @@ impl Pghot {
         let config = Config::new(&settings, rule);
         let (history, gates) = (History::default(), Gates::default());
         let lane = |nid| Lane {
-            migrator: Migrator::new(nid, history.clone(), gates.clone()),
+            migrator: Migrator::new(nid, history.clone(), gates.clone(), Journal::default()),
             pace: Pace::default(),
             due_ms: EPOCH_MS,
             waiting: BTreeMap::new(),

@@ -1,0 +1,39 @@
+//! The thread of a lower-tier node's migrator: passes over the node at intervals.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use pghot_engine::{Machine, Migrator, Pace};
+
+use crate::lock;
+use crate::shared::{MigratorState, Published, Shared};
+
+/// Passes over the node until a stop is requested. Sleeps between passes, always.
+pub fn run(
+    shared: &Shared,
+    state: &MigratorState,
+    mut migrator: Migrator,
+    machine: &mut dyn Machine,
+) {
+    let mut pace = Pace::default();
+    while !shared.stop.is_requested() {
+        let (settings, rule) = shared.settings_and_rule();
+        migrator.note_swept(std::mem::take(&mut *lock(&state.swept)));
+        let pass = migrator.pass(&shared.table, &settings, &rule, machine);
+        shared.note_moved(migrator.moved());
+        let next_ms = pace.next_ms(&pass, settings.kmigrated_sleep_ms as u64);
+        let (sees_ready, wants_room) = (pass.ready > 0, pass.wants_room());
+        *lock(&state.published) = Published {
+            totals: migrator.totals().clone(),
+            last_pass: pass,
+        };
+        if sees_ready {
+            let is_called_for = &shared.demoter.is_called_for;
+            is_called_for.fetch_or(wants_room, Ordering::Relaxed);
+            shared.are_samples_due.store(true, Ordering::Relaxed);
+            shared.stop.nudge();
+        }
+        let rest_ms = next_ms.saturating_sub(machine.now_ms());
+        shared.stop.sleep(Duration::from_millis(rest_ms));
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use pghot_daemon::explain::DecisionReport;
+use pghot_daemon::protocol::DecisionReport;
 
 /// A table, the newest first.
 pub fn table(decisions: &[DecisionReport]) -> String {

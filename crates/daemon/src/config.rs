@@ -8,10 +8,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use pghot_engine::{Settings, TUNABLES};
+use pghot_engine::{Kind, Settings, TUNABLES};
 use pghot_hotness::Format;
-
-use crate::config_file;
+use toml::de::{DeTable, DeValue};
 
 /// Read if it exists and no other file is named.
 pub const DEFAULT_CONFIG: &str = "/etc/pghot/pghot.toml";
@@ -207,7 +206,7 @@ impl ConfigError {
 pub fn load(config: Option<&Path>, flags: Vec<Assignment>) -> Result<Options, ConfigError> {
     let path = config.unwrap_or(Path::new(DEFAULT_CONFIG));
     let mut assignments = match std::fs::read_to_string(path) {
-        Ok(text) => config_file::parse(path, &text)?,
+        Ok(text) => parse_file(path, &text)?,
         Err(error) if error.kind() == io::ErrorKind::NotFound && config.is_none() => Vec::new(),
         Err(source) => {
             let path = path.to_owned();
@@ -216,6 +215,61 @@ pub fn load(config: Option<&Path>, flags: Vec<Assignment>) -> Result<Options, Co
     };
     assignments.extend(flags);
     resolve(&assignments)
+}
+
+/// Reads the assignments of a config file: one key per option, nothing else.
+fn parse_file(path: &Path, text: &str) -> Result<Vec<Assignment>, ConfigError> {
+    let origin = |at: usize| Origin::File {
+        path: path.to_owned(),
+        line: 1 + text.bytes().take(at).filter(|&byte| byte == b'\n').count(),
+    };
+    let invalid = |at: usize, message: String| ConfigError::Invalid {
+        origin: origin(at),
+        message,
+    };
+    let table = DeTable::parse(text).map_err(|error| {
+        let at = error.span().map_or(0, |span| span.start);
+        invalid(at, format!("this is not TOML: {}", error.message()))
+    })?;
+    let mut assignments = Vec::new();
+    // Tables are sorted by key; errors should come in the order of the file.
+    let mut entries: Vec<_> = table.get_ref().iter().collect();
+    entries.sort_by_key(|(key, _)| key.span().start);
+    for (key, value) in entries {
+        let (name, at) = (key.get_ref().as_ref(), key.span().start);
+        let text = value_text(name, value.get_ref()).map_err(|message| invalid(at, message))?;
+        let (name, origin) = (name.to_owned(), origin(at));
+        assignments.push(Assignment { name, text, origin });
+    }
+    Ok(assignments)
+}
+
+/// The value of a key as text: a number for a tunable, a string for a daemon option.
+fn value_text(name: &str, value: &DeValue) -> Result<String, String> {
+    let tunable = TUNABLES.iter().find(|tunable| tunable.name == name);
+    let is_node = tunable.is_some_and(|tunable| tunable.kind == Kind::Node);
+    let is_option = DAEMON_OPTIONS.iter().any(|option| option.name == name);
+    match value {
+        DeValue::Integer(number) if tunable.is_some() => {
+            let value = i64::from_str_radix(number.as_str(), number.radix());
+            value
+                .map(|value| value.to_string())
+                .map_err(|_| format!("{name} is too large"))
+        }
+        DeValue::String(text) if is_option || is_node => Ok(text.to_string()),
+        other if is_option => Err(format!("{name} takes a string, not a {}", other.type_str())),
+        other => Err(match tunable {
+            Some(tunable) => format!(
+                "{name} takes {}, not a {}",
+                tunable.kind.takes(),
+                other.type_str()
+            ),
+            None => format!(
+                "there is no option `{name}`; there are {}",
+                option_names().join(", ")
+            ),
+        }),
+    }
 }
 
 /// Applies assignments in order, the daemon options first: ranges depend on the mode.
@@ -275,7 +329,7 @@ mod tests {
     }
 
     fn from_file(text: &str) -> Result<Vec<Assignment>, ConfigError> {
-        config_file::parse(Path::new("pghot.toml"), text)
+        parse_file(Path::new("pghot.toml"), text)
     }
 
     #[test]

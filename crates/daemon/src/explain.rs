@@ -6,94 +6,33 @@ use pghot_engine::{Decision, Owner, Pid, Place};
 use pghot_hotness::{Nid, Pfn};
 use pghot_linux::host::monotonic;
 use pghot_linux::topology::Topology;
-use serde::{Deserialize, Serialize};
 
 use crate::lock;
 use crate::page::{self, Mapped, PageError};
-use crate::protocol::DECISIONS_MAX;
+use crate::protocol::{DECISIONS_MAX, DecisionReport, Explanation, RecordReport};
 use crate::sentences::{Facts, sentences};
 use crate::shared::{MigratorState, Shared};
 
-/// Why a page is where it is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Explanation {
-    /// The process asked for.
-    pub pid: u32,
-    /// The address asked for.
-    pub address: u64,
-    /// The page there, if one is in memory.
-    pub pfn: Option<u64>,
-    /// Its node.
-    pub nid: Option<u32>,
-    /// Its record, if it is in the lower tier.
-    pub record: Option<RecordReport>,
-    /// The newest decision about it, if any is remembered.
-    pub decision: Option<DecisionReport>,
-    /// The explanation itself.
-    pub sentences: Vec<String>,
-}
-
-/// A hotness record, taken apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RecordReport {
-    /// Accesses within the window; 0 if there were none.
-    pub freq: u32,
-    /// Time since the last one, in ms.
-    pub age_ms: u32,
-    /// It waits for the migrator.
-    pub ready: bool,
-}
-
-/// The engine's [`Decision`], with its sentence.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DecisionReport {
-    /// How long ago, in ms.
-    pub ago_ms: u64,
-    /// The folio's head page in the lower tier; only root learns it.
-    pub pfn: Option<u64>,
-    /// The lower-tier node it was in.
-    pub nid: u32,
-    /// Where it was to go.
-    pub target: u32,
-    /// The process it was found by.
-    pub pid: Option<u32>,
-    /// The file it was found by, as `major:minor:inode`, if no process maps it.
-    pub file: Option<String>,
-    /// The address in the process or the offset in the file, in bytes; only root learns it.
-    pub address: Option<u64>,
-    /// Base pages.
-    pub pages: u32,
-    /// The frequency of its record.
-    pub freq: u32,
-    /// Time since its last access, in ms.
-    pub age_ms: u32,
-    /// How it ended.
-    pub outcome: String,
-    /// Why, in words.
-    pub why: String,
-}
-
-impl DecisionReport {
-    fn new(decision: &Decision, now_ms: u64) -> DecisionReport {
-        let (pid, file) = match decision.place.map(|place| place.owner) {
-            Some(Owner::Process(pid)) => (Some(pid), None),
-            Some(Owner::File(file)) => (None, Some(file.to_string())),
-            None => (None, None),
-        };
-        DecisionReport {
-            ago_ms: now_ms.saturating_sub(decision.when_ms),
-            pfn: Some(decision.pfn),
-            nid: decision.nid,
-            target: decision.target,
-            pid,
-            file,
-            address: decision.place.map(|place| place.address),
-            pages: decision.pages,
-            freq: decision.freq,
-            age_ms: decision.age_ms,
-            outcome: decision.outcome.name().to_owned(),
-            why: decision.outcome.sentence().to_owned(),
-        }
+/// A decision, as it is told.
+fn report(decision: &Decision, now_ms: u64) -> DecisionReport {
+    let (pid, file) = match decision.place.map(|place| place.owner) {
+        Some(Owner::Process(pid)) => (Some(pid), None),
+        Some(Owner::File(file)) => (None, Some(file.to_string())),
+        None => (None, None),
+    };
+    DecisionReport {
+        ago_ms: now_ms.saturating_sub(decision.when_ms),
+        pfn: Some(decision.pfn),
+        nid: decision.nid,
+        target: decision.target,
+        pid,
+        file,
+        address: decision.place.map(|place| place.address),
+        pages: decision.pages,
+        freq: decision.freq,
+        age_ms: decision.age_ms,
+        outcome: decision.outcome.name().to_owned(),
+        why: decision.outcome.sentence().to_owned(),
     }
 }
 
@@ -107,7 +46,7 @@ pub fn last(shared: &Shared, count: u32) -> Vec<DecisionReport> {
     let now_ms = monotonic().as_millis() as u64;
     decisions
         .iter()
-        .map(|decision| DecisionReport::new(decision, now_ms))
+        .map(|decision| report(decision, now_ms))
         .collect()
 }
 
@@ -150,7 +89,7 @@ pub fn page(shared: &Shared, pid: Pid, address: u64) -> Result<Explanation, Page
         pfn,
         nid: lower_nid.or_else(|| pfn.and_then(|pfn| top_nid(shared, pfn))),
         record,
-        decision: decision.map(|decision| DecisionReport::new(&decision, now_ms)),
+        decision: decision.map(|decision| report(&decision, now_ms)),
         sentences: sentences(&facts, &settings),
     })
 }

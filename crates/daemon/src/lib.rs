@@ -16,7 +16,6 @@ pub mod run;
 pub mod status;
 
 mod compose;
-mod config_file;
 mod demoter;
 mod free_space;
 mod heap;

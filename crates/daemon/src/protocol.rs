@@ -8,7 +8,6 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::config::Options;
-use crate::explain::{DecisionReport, Explanation};
 use crate::status::Status;
 
 /// A longer request is refused. The longest legal one has about 100 bytes.
@@ -67,6 +66,65 @@ pub enum Response {
     },
     /// To anything: one sentence.
     Error(String),
+}
+
+/// Why a page is where it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Explanation {
+    /// The process asked for.
+    pub pid: u32,
+    /// The address asked for.
+    pub address: u64,
+    /// The page there, if one is in memory.
+    pub pfn: Option<u64>,
+    /// Its node.
+    pub nid: Option<u32>,
+    /// Its record, if it is in the lower tier.
+    pub record: Option<RecordReport>,
+    /// The newest decision about it, if any is remembered.
+    pub decision: Option<DecisionReport>,
+    /// The explanation itself.
+    pub sentences: Vec<String>,
+}
+
+/// A hotness record, taken apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordReport {
+    /// Accesses within the window; 0 if there were none.
+    pub freq: u32,
+    /// Time since the last one, in ms.
+    pub age_ms: u32,
+    /// It waits for the migrator.
+    pub ready: bool,
+}
+
+/// The engine's decision, with its sentence.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DecisionReport {
+    /// How long ago, in ms.
+    pub ago_ms: u64,
+    /// The folio's head page in the lower tier; only root learns it.
+    pub pfn: Option<u64>,
+    /// The lower-tier node it was in.
+    pub nid: u32,
+    /// Where it was to go.
+    pub target: u32,
+    /// The process it was found by.
+    pub pid: Option<u32>,
+    /// The file it was found by, as `major:minor:inode`, if no process maps it.
+    pub file: Option<String>,
+    /// The address in the process or the offset in the file, in bytes; only root learns it.
+    pub address: Option<u64>,
+    /// Base pages.
+    pub pages: u32,
+    /// The frequency of its record.
+    pub freq: u32,
+    /// Time since its last access, in ms.
+    pub age_ms: u32,
+    /// How it ended.
+    pub outcome: String,
+    /// Why, in words.
+    pub why: String,
 }
 
 /// The daemon could not be asked.

@@ -32,7 +32,7 @@ use crate::service;
 use crate::shared::{MigratorState, Shared};
 use crate::signals::SignalWatch;
 use crate::sources::Sources;
-use crate::stop::{Ending, Stop};
+use crate::stop::{Ending, Stop, joined_by};
 use crate::tier_watch::TierWatch;
 
 /// Between two looks at what the daemon depends on: settings that others change, threads of
@@ -220,9 +220,6 @@ fn start_sources(shared: &Shared) -> Result<(), RunError> {
 /// started.
 const ENDING_MAX: Duration = Duration::from_secs(10);
 
-/// Between two looks at who has ended.
-const ENDING_POLL: Duration = Duration::from_millis(5);
-
 /// The threads of a running daemon.
 #[derive(Default)]
 struct Threads {
@@ -331,17 +328,6 @@ fn end(shared: &Arc<Shared>, threads: Threads, restorer: Restorer) -> Result<(),
         result = result.and(Err(RunError::Stuck(stuck.join(" and "))));
     }
     result.and(restored)
-}
-
-/// What a thread returned, or how it panicked; `None` if it still runs at the deadline.
-pub(crate) fn joined_by<T>(thread: JoinHandle<T>, deadline: Instant) -> Option<thread::Result<T>> {
-    while !thread.is_finished() {
-        if Instant::now() >= deadline {
-            return None;
-        }
-        thread::sleep(ENDING_POLL);
-    }
-    Some(thread.join())
 }
 
 /// `pghot restore`: puts back what a killed daemon left changed, and says so of each setting.

@@ -6,8 +6,8 @@ use pghot_engine::demoter::DemoterReport;
 use pghot_engine::{Decision, Held, Outcome, PassReport, QuickFault, Settings};
 use pghot_hotness::Nid;
 
-use crate::explain::RecordReport;
 use crate::page::Mapped;
+use crate::protocol::RecordReport;
 
 /// Everything that the sentences are made of.
 pub struct Facts {

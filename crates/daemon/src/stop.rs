@@ -1,10 +1,14 @@
-//! One flag that ends everything, and sleeps that it cuts short.
+//! One flag that ends everything, sleeps that it cuts short, and the end of threads.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use crate::lock;
+
+/// Between two looks at who has ended.
+const ENDING_POLL: Duration = Duration::from_millis(5);
 
 /// Whether the daemon should end. Once requested, it stays so.
 #[derive(Debug, Default)]
@@ -96,11 +100,20 @@ impl Ending {
     }
 }
 
+/// What a thread returned, or how it panicked; `None` if it still runs at the deadline.
+pub fn joined_by<T>(thread: JoinHandle<T>, deadline: Instant) -> Option<thread::Result<T>> {
+    while !thread.is_finished() {
+        if Instant::now() >= deadline {
+            return None;
+        }
+        thread::sleep(ENDING_POLL);
+    }
+    Some(thread.join())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::thread;
-    use std::time::Instant;
 
     #[test]
     fn the_end_ends_every_session() {
@@ -112,6 +125,18 @@ mod tests {
         ending.request();
         assert!(second.is_requested());
         assert!(ending.new_session().is_requested());
+    }
+
+    #[test]
+    fn a_thread_that_does_not_end_is_given_up() {
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let thread = thread::spawn(move || released.recv().unwrap());
+        let soon = Instant::now() + Duration::from_millis(20);
+        assert!(joined_by(thread, soon).is_none());
+        drop(release);
+        let thread = thread::spawn(|| 7);
+        let later = Instant::now() + Duration::from_secs(20);
+        assert_eq!(joined_by(thread, later).unwrap().unwrap(), 7);
     }
 
     #[test]

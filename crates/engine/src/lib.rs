@@ -44,7 +44,7 @@ pub use outcome::{Outcome, Tally};
 pub use pace::Pace;
 pub use place::{FileId, Owner, Place};
 pub use quick_fault::QuickFault;
-pub use report::{HeldPages, Moved, PassReport, Totals};
+pub use report::{HeldPages, Moved, PassReport, Totals, Waiting};
 pub use tunables::{Kind, Settings, TUNABLES, Tunable, TunableError};
 
 /// A process id, in the initial PID namespace.

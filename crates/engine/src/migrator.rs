@@ -5,14 +5,13 @@ use std::collections::{BTreeMap, HashSet};
 use pghot_hotness::{Format, Nid, Pfn, Rule, Swept, Table};
 
 use crate::batch::Batches;
-use crate::demoter::Waiting;
 use crate::history::{Answer, History};
 use crate::retry::Retries;
 use crate::select::{Candidate, Hottest};
 use crate::targets::Targets;
 use crate::{
     Batch, Decision, Found, Gate, Gates, Held, HotFolio, Journal, Machine, Moved, Outcome, Owner,
-    PassReport, Place, Settings, Totals,
+    PassReport, Place, Settings, Totals, Waiting,
 };
 
 /// Pages resolved per call: the resolver's batch, and the most that is resolved in vain when a

@@ -1,11 +1,11 @@
 //! What a migrator has done, in all and in its last pass: for `status`, and for the demoter.
 
 use std::collections::BTreeMap;
+use std::ops::AddAssign;
 
 use pghot_hotness::{Nid, Pfn};
 use serde::{Deserialize, Serialize};
 
-use crate::demoter::Waiting;
 use crate::{Held, Tally};
 
 /// Waiting pages by reason.
@@ -36,6 +36,37 @@ pub struct Totals {
     pub expired_ready: u64,
     /// Pages that had been promoted a moment ago and were to be promoted again.
     pub returned_pages: u64,
+}
+
+/// Pages that are ready, for one target.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Waiting {
+    /// A quick fault told of them, or as many accesses as a record counts.
+    pub quick_pages: u64,
+    /// The others.
+    pub counted_pages: u64,
+}
+
+impl Waiting {
+    /// All of them.
+    pub fn pages(&self) -> u64 {
+        self.quick_pages + self.counted_pages
+    }
+
+    /// Those that a quick fault told of, or the others.
+    pub(crate) fn of(&mut self, is_quick: bool) -> &mut u64 {
+        match is_quick {
+            true => &mut self.quick_pages,
+            false => &mut self.counted_pages,
+        }
+    }
+}
+
+impl AddAssign for Waiting {
+    fn add_assign(&mut self, more: Waiting) {
+        self.quick_pages += more.quick_pages;
+        self.counted_pages += more.counted_pages;
+    }
 }
 
 /// A folio that went up.

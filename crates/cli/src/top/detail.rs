@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use pghot_daemon::explain::DecisionReport;
+use pghot_daemon::protocol::DecisionReport;
 use ratatui::text::Line;
 
 use super::draw::line;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use pghot_daemon::explain::DecisionReport;
+use pghot_daemon::protocol::DecisionReport;
 use pghot_daemon::status::Status;
 
 use super::groups::{Bytes, Group, GroupDetail};

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use pghot_daemon::explain::DecisionReport;
+use pghot_daemon::protocol::DecisionReport;
 
 use super::groups::Group;
 use super::look::{Look, Role, percent, size};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use pghot_daemon::explain::DecisionReport;
+use pghot_daemon::protocol::DecisionReport;
 use pghot_daemon::status::{LowerNode, PastRuns, SourceReport, SourceState, Status, TopNode};
 use pghot_engine::demoter::DemoterReport;
 use pghot_engine::marking::MarkingReport;

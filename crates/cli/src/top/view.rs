@@ -1,6 +1,6 @@
 //! What the user has chosen to see, and what each key does to it.
 
-use pghot_daemon::explain::DecisionReport;
+use pghot_daemon::protocol::DecisionReport;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::table::Table;

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use pghot_daemon::config::Options;
-use pghot_daemon::explain::DecisionReport;
+use pghot_daemon::protocol::DecisionReport;
 use pghot_daemon::protocol::{Request, Response, ask, ask_as_reader};
 use pghot_daemon::status::Status;
 use pghot_linux::SysRoot;

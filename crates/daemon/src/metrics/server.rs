@@ -17,8 +17,8 @@ use tracing::{info, warn};
 
 use super::http::{Answer, judge};
 use super::render::{Format, classic, render};
-use crate::run::joined_by;
 use crate::status::Status;
+use crate::stop::joined_by;
 
 /// Clients served at the same time.
 const CLIENTS_MAX: usize = 64;

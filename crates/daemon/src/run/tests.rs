@@ -270,18 +270,6 @@ fn a_migrator_that_never_returns_does_not_keep_the_settings() {
 }
 
 #[test]
-fn a_thread_that_does_not_end_is_given_up() {
-    let (release, released) = mpsc::channel::<()>();
-    let thread = thread::spawn(move || released.recv().unwrap());
-    let soon = Instant::now() + Duration::from_millis(20);
-    assert!(joined_by(thread, soon).is_none());
-    drop(release);
-    let thread = thread::spawn(|| 7);
-    let later = Instant::now() + Duration::from_secs(20);
-    assert_eq!(joined_by(thread, later).unwrap().unwrap(), 7);
-}
-
-#[test]
 fn a_machine_without_a_lower_tier_is_told_of_the_demo() {
     let dir = tempfile::tempdir().unwrap();
     let (shared, _) = daemon(dir.path());

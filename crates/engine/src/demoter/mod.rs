@@ -17,13 +17,11 @@ mod report;
 mod survey;
 
 use std::collections::BTreeMap;
-use std::ops::AddAssign;
 
 use pghot_hotness::Nid;
-use serde::{Deserialize, Serialize};
 
 use crate::exchange::{Exchange, FaultTimes, Outcomes, Rest, Round};
-use crate::{Outcome, Settings, Totals};
+use crate::{Outcome, Settings, Totals, Waiting};
 use survey::Survey;
 
 pub use reclaim::{Generation, Lruvec, Reclaim, Unable};
@@ -43,37 +41,6 @@ const QUIET_MS: u64 = 2000;
 
 /// The longest between two passes, in ms, and the shortest.
 const INTERVAL_MS: (u64, u64) = (100, 8);
-
-/// Pages that are ready, for one target.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Waiting {
-    /// A quick fault told of them, or as many accesses as a record counts.
-    pub quick_pages: u64,
-    /// The others.
-    pub counted_pages: u64,
-}
-
-impl Waiting {
-    /// All of them.
-    pub fn pages(&self) -> u64 {
-        self.quick_pages + self.counted_pages
-    }
-
-    /// Those that a quick fault told of, or the others.
-    pub(crate) fn of(&mut self, is_quick: bool) -> &mut u64 {
-        match is_quick {
-            true => &mut self.quick_pages,
-            false => &mut self.counted_pages,
-        }
-    }
-}
-
-impl AddAssign for Waiting {
-    fn add_assign(&mut self, more: Waiting) {
-        self.quick_pages += more.quick_pages;
-        self.counted_pages += more.counted_pages;
-    }
-}
 
 /// A top-tier node without room for what waits.
 struct Target {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-use super::Unable;
+use super::reclaim::Unable;
 use crate::exchange::Rest;
 use crate::{QuickFault, Settings};
 

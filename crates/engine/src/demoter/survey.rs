@@ -2,7 +2,7 @@
 
 use pghot_hotness::Nid;
 
-use super::{Lruvec, Reclaim};
+use super::reclaim::{Lruvec, Reclaim};
 
 /// Generations that never go.
 const YOUNG_GENERATIONS: usize = 2;

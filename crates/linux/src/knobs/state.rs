@@ -8,10 +8,10 @@ use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::KnobsError;
+use super::error::KnobsError;
 use crate::root::{ReadError, SysRoot, read_optional, read_text};
 
-pub(super) const FORMAT_VERSION: u32 = 1;
+const FORMAT_VERSION: u32 = 1;
 
 /// One changed setting.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -78,6 +78,7 @@ impl State {
             return Err(KnobsError::UnknownVersion {
                 path: path.to_path_buf(),
                 found: version,
+                written: FORMAT_VERSION,
             });
         }
         let state: Self =

@@ -11,11 +11,11 @@ use std::time::Duration;
 use fakes::Fakes;
 use host::Host;
 use pghot_engine::arbiter::{Arbiter, Config};
-use pghot_engine::demoter::{Demand, Demoter, Waiting};
+use pghot_engine::demoter::{Demand, Demoter};
 use pghot_engine::exchange::FaultTimes;
 use pghot_engine::{
     Gates, History, Journal, Marking, Migrator, Pace, QuickFault, Settings, TUNABLES, Totals,
-    marking,
+    Waiting, marking,
 };
 use pghot_hotness::{Format, Nid, Pfn, Rule, Span, Table};
 use pghot_sources::fake::{Access, Event};

@@ -1,4 +1,4 @@
-//! Finds the page frame behind an address of a process, in `/proc/PID/pagemap`.
+//! Finds the page frame behind an address of a process, and the head of its folio.
 
 use std::fs::File;
 use std::io;
@@ -6,12 +6,8 @@ use std::os::unix::fs::FileExt;
 
 use pghot_hotness::Pfn;
 use pghot_linux::SysRoot;
+use pghot_linux::pagemap::{Entry, Pagemap};
 use pghot_linux::topology::PAGE_SHIFT;
-
-/// Bits of a pagemap entry (Documentation/admin-guide/mm/pagemap.rst).
-const PRESENT: u64 = 1 << 63;
-const SWAPPED: u64 = 1 << 62;
-const PFN_MASK: u64 = (1 << 55) - 1;
 
 /// Bit of a kpageflags entry: not the first page of its folio.
 const COMPOUND_TAIL: u64 = 1 << 16;
@@ -70,25 +66,22 @@ pub fn find(root: &SysRoot, pid: u32, address: u64) -> Result<Mapped, PageError>
         Err(source) => return Err(PageError::Read { pid, source }),
     };
     match entry {
-        entry if entry & PRESENT != 0 => match entry & PFN_MASK {
-            0 => Err(PageError::Hidden),
-            pfn => Ok(Mapped::Present {
-                pfn,
-                // A kernel without /proc/kpageflags: the page is taken for its own head.
-                head: head(root, pfn).unwrap_or(pfn),
-            }),
-        },
-        entry if entry & SWAPPED != 0 => Ok(Mapped::Swapped),
-        _ => Ok(Mapped::Absent),
+        Entry::Present(0) => Err(PageError::Hidden),
+        Entry::Present(pfn) => Ok(Mapped::Present {
+            pfn,
+            // A kernel without /proc/kpageflags: the page is taken for its own head.
+            head: head(root, pfn).unwrap_or(pfn),
+        }),
+        Entry::Swapped => Ok(Mapped::Swapped),
+        Entry::Absent => Ok(Mapped::Absent),
     }
 }
 
-fn read_entry(root: &SysRoot, pid: u32, address: u64) -> io::Result<u64> {
-    let file = File::open(root.proc.join(format!("{pid}/pagemap")))?;
-    let mut entry = [0; 8];
-    // Behind the end of the address space nothing is read, and the entry stays 0.
-    file.read_at(&mut entry, (address >> PAGE_SHIFT) * 8)?;
-    Ok(u64::from_ne_bytes(entry))
+fn read_entry(root: &SysRoot, pid: u32, address: u64) -> io::Result<Entry> {
+    let mut found = Entry::Absent;
+    let pagemap = Pagemap::open(root, pid)?;
+    pagemap.look_up(address >> PAGE_SHIFT, 1, &mut |entry| found = entry)?;
+    Ok(found)
 }
 
 /// Folios are aligned to their size, so the head is the nearest page before that is no tail.
@@ -130,7 +123,7 @@ mod tests {
     fn every_kind_of_entry_is_told() {
         let dir = tempfile::tempdir().unwrap();
         let root = SysRoot::under(dir.path());
-        let pagemap = [PRESENT | 0x1234, SWAPPED | 7, 0, PRESENT];
+        let pagemap = [1 << 63 | 0x1234, 1 << 62 | 7, 0, 1 << 63];
         write_entries(&root, "9/pagemap", 4, &pagemap);
         let at = |page: u64| find(&root, 9, page << PAGE_SHIFT);
         let (pfn, head) = (0x1234, 0x1234);

@@ -14,6 +14,7 @@ pub mod lru_gen;
 mod mounts;
 pub mod mover;
 pub mod moving;
+pub mod pagemap;
 pub mod probe;
 pub mod reclaimer;
 pub mod resolver;

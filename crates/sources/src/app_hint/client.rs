@@ -2,7 +2,6 @@
 //! bounded steps. While it does, the next ones wait in socket and ring, and when those are full,
 //! the sender is told.
 
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
@@ -11,8 +10,9 @@ use pghot_hint::wire::{FLAG_ANSWER, FLAG_RING, Message, RANGES_MAX};
 use pghot_hint::{Answer, Range};
 use pghot_hotness::Pfn;
 use pghot_linux::SysRoot;
+use pghot_linux::pagemap::Pagemap;
 
-use super::pages::{self, Pages, Refusal};
+use super::pages::{Pages, Refusal};
 use super::socket::{self, Next, Peer};
 
 /// A connected process.
@@ -20,7 +20,7 @@ pub struct Client {
     socket: OwnedFd,
     peer: Peer,
     /// Of the process that connected, opened while it surely lived.
-    own: File,
+    own: Pagemap,
     ring: Option<Reader>,
     job: Option<Job>,
 }
@@ -29,7 +29,7 @@ pub struct Client {
 #[derive(Default)]
 struct Job {
     /// Of another process; `None` for the client's own.
-    foreign: Option<File>,
+    foreign: Option<Pagemap>,
     /// Still to come, the next one last.
     ranges: Vec<Range>,
     pages: Option<Pages>,
@@ -115,7 +115,7 @@ impl Client {
             0 => Ok(None),
             pid if pid == self.peer.pid => Ok(None),
             _ if self.peer.uid != 0 => Err(Refusal::Foreign),
-            pid => pages::open(root, pid)
+            pid => Pagemap::open(root, pid)
                 .map(Some)
                 .map_err(|_| Refusal::NoProcess),
         };
@@ -203,10 +203,10 @@ impl Client {
     }
 }
 
-fn identify(root: &SysRoot, socket: &OwnedFd) -> io::Result<(Peer, File)> {
+fn identify(root: &SysRoot, socket: &OwnedFd) -> io::Result<(Peer, Pagemap)> {
     socket::ask_for_senders(socket)?;
     let peer = socket::peer(root, socket)?;
-    let own = pages::open(root, peer.pid)?;
+    let own = Pagemap::open(root, peer.pid)?;
     match socket::peer_lives(socket) {
         true => Ok((peer, own)),
         false => Err(io::ErrorKind::NotFound.into()),

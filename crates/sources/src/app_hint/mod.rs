@@ -12,7 +12,7 @@
 
 mod client;
 mod close;
-pub(crate) mod pages;
+mod pages;
 mod server;
 mod socket;
 

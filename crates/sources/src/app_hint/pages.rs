@@ -1,25 +1,16 @@
-//! From addresses of a process to the page frames behind them, by `/proc/PID/pagemap`.
+//! From the ranges of a hint to the page frames behind them.
 
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 
 use pghot_hint::Range;
 use pghot_hint::wire::LENGTH_MAX;
 use pghot_hotness::Pfn;
-use pghot_linux::SysRoot;
+use pghot_linux::pagemap::{Entry, Pagemap};
 
 const PAGE_SHIFT: u32 = 12;
 
 /// No user address is higher, with five-level page tables either.
 const USER_END: u64 = 1 << 56;
-
-/// Entries read at once.
-const CHUNK: usize = 512;
-
-/// Bits of a pagemap entry (Documentation/admin-guide/mm/pagemap.rst).
-const PRESENT: u64 = 1 << 63;
-const PFN_MASK: u64 = (1 << 55) - 1;
 
 /// Why a hint is refused; the numbers are those of [`pghot_hint::wire::refusal_sentence`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,39 +75,26 @@ impl Pages {
     /// those that are in memory; 0 stands for one that the kernel hides.
     pub fn look_up(
         &mut self,
-        pagemap: &File,
+        pagemap: &Pagemap,
         limit: u64,
         sink: &mut dyn FnMut(Pfn),
     ) -> io::Result<u64> {
-        let mut looked_up = 0;
-        let mut bytes = [0; 8 * CHUNK];
-        while self.left > 0 && looked_up < limit {
-            let wanted = self.left.min(limit - looked_up).min(CHUNK as u64);
-            let bytes = &mut bytes[..8 * wanted as usize];
-            let got = pagemap.read_at(bytes, self.first * 8)?;
-            for entry in bytes[..got].chunks_exact(8) {
-                let entry = entry.try_into().map_or(0, u64::from_ne_bytes);
-                if entry & PRESENT != 0 {
-                    sink(entry & PFN_MASK);
-                }
+        let wanted = self.left.min(limit);
+        pagemap.look_up(self.first, wanted, &mut |entry| {
+            if let Entry::Present(pfn) = entry {
+                sink(pfn);
             }
-            // What was not read lies behind the end, of the address space or of the process.
-            self.first += wanted;
-            self.left -= wanted;
-            looked_up += wanted;
-        }
-        Ok(looked_up)
+        })?;
+        self.first += wanted;
+        self.left -= wanted;
+        Ok(wanted)
     }
-}
-
-/// Opens the page map of a process. It stays that of this process' present address space, whoever
-/// gets the number later, and becomes empty when that ends.
-pub fn open(root: &SysRoot, pid: u32) -> io::Result<File> {
-    File::open(root.proc.join(format!("{pid}/pagemap")))
 }
 
 #[cfg(test)]
 mod tests {
+    use pghot_linux::SysRoot;
+
     use super::*;
 
     fn pages(address: u64, length: u64) -> Result<u64, Refusal> {
@@ -149,13 +127,14 @@ mod tests {
     #[test]
     fn present_pages_are_found_in_steps() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("pagemap");
+        let root = SysRoot::under(dir.path());
+        std::fs::create_dir_all(root.proc.join("9")).unwrap();
         let entries: Vec<u8> = (0..1500u64)
-            .map(|n| if n % 3 == 0 { PRESENT | (n + 1) } else { n })
+            .map(|n| if n % 3 == 0 { 1 << 63 | (n + 1) } else { n })
             .flat_map(u64::to_ne_bytes)
             .collect();
-        std::fs::write(&path, entries).unwrap();
-        let file = File::open(path).unwrap();
+        std::fs::write(root.proc.join("9/pagemap"), entries).unwrap();
+        let pagemap = Pagemap::open(&root, 9).unwrap();
         let (address, length) = (3 << 12, 3000 << 12);
         let mut pages = Pages::of(Range { address, length }).unwrap();
         let mut found = Vec::new();
@@ -163,7 +142,7 @@ mod tests {
         while pages.left() > 0 {
             steps += 1;
             let n = pages
-                .look_up(&file, 700, &mut |pfn| found.push(pfn))
+                .look_up(&pagemap, 700, &mut |pfn| found.push(pfn))
                 .unwrap();
             assert!(n <= 700);
         }

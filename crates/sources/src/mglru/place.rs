@@ -5,14 +5,14 @@
 
 use libbpf_rs::OpenObject;
 use memmap2::{Advice, MmapMut};
-use pghot_hint::Range;
 use pghot_hotness::{Nid, Pfn};
 use pghot_linux::SysRoot;
 use pghot_linux::bpf::Callable;
 use pghot_linux::lru_gen::{self, Key};
+use pghot_linux::pagemap::{Entry, Pagemap};
+use pghot_linux::topology::PAGE_SHIFT;
 
 use crate::Error;
-use crate::app_hint::pages::{self, Pages};
 use crate::attach::{Reporter, choose};
 
 const PAGE_FLAGS: &str = "mglru_page_flags";
@@ -129,12 +129,13 @@ impl OwnPages {
 
     fn flags(&mut self) -> std::io::Result<Vec<u64>> {
         let address = self.memory.as_ref().map_or(0, |m| m.as_ptr() as u64);
-        let length = (OWN_PAGES * PAGE_BYTES) as u64;
         let mut pfns: Vec<Pfn> = Vec::with_capacity(OWN_PAGES);
-        if let Ok(mut own) = Pages::of(Range { address, length }) {
-            let pagemap = pages::open(&self.root, std::process::id())?;
-            own.look_up(&pagemap, OWN_PAGES as u64, &mut |pfn| pfns.push(pfn))?;
-        }
+        let pagemap = Pagemap::open(&self.root, std::process::id())?;
+        pagemap.look_up(address >> PAGE_SHIFT, OWN_PAGES as u64, &mut |entry| {
+            if let Entry::Present(pfn) = entry {
+                pfns.push(pfn);
+            }
+        })?;
         let slots = self.asked.chunks_exact_mut(8);
         for (slot, pfn) in slots.zip(pfns.iter().chain(std::iter::repeat(&0))) {
             slot.copy_from_slice(&pfn.to_ne_bytes());

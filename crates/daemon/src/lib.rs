@@ -19,10 +19,9 @@ mod compose;
 mod demoter;
 mod free_space;
 mod heap;
-mod kernel;
 mod latency;
+mod launcher;
 mod listeners;
-mod machine;
 mod migrator;
 mod page;
 mod pulse;
@@ -37,6 +36,7 @@ mod stop;
 #[cfg(test)]
 mod testing;
 mod tier_watch;
+mod tiers;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -21,10 +21,9 @@ use crate::config::{Options, mode_name};
 use crate::demoter;
 use crate::error::RunError;
 use crate::heap;
-use crate::kernel::Kernel;
+use crate::launcher::KernelLauncher;
 use crate::listeners::{Listeners, Serving};
 use crate::lock;
-use crate::machine::{check_target, lower_tier_nids, span_of};
 use crate::migrator;
 use crate::pulse::{Beating, Pulses};
 use crate::restorer::{self, Restorer};
@@ -34,6 +33,7 @@ use crate::signals::SignalWatch;
 use crate::sources::Sources;
 use crate::stop::{Ending, Stop, joined_by};
 use crate::tier_watch::TierWatch;
+use crate::tiers::{check_target, lower_tier_nids, span_of};
 
 /// Between two looks at what the daemon depends on: settings that others change, threads of
 /// sources, and the machine's memory. Ageing keeps up with it: the least that times in records are
@@ -113,9 +113,9 @@ fn session(
     let (maps, table) = RecordMaps::create(settings.mode, &span)?;
     let table = Arc::new(table);
     let knobs = restorer.knobs();
-    let ground = Kernel::new(root, topology, options, maps, &table, knobs);
+    let launcher = KernelLauncher::new(root, topology, options, maps, &table, knobs);
     let config = Config::new(&settings, settings.rule()?);
-    let sources = Sources::new(SOURCES, Box::new(ground), &config);
+    let sources = Sources::new(SOURCES, Box::new(launcher), &config);
     let shared = Shared::new(root.clone(), table, settings, nids, sources, dry_run, stop)?;
     let shared = Arc::new(shared);
     let mut threads = Threads::default();

@@ -20,9 +20,9 @@ use crate::error::RunError;
 use crate::free_space::FreeSpace;
 use crate::latency::Latency;
 use crate::lock;
-use crate::machine::check_target;
 use crate::sources::Sources;
 use crate::stop::Stop;
+use crate::tiers::check_target;
 
 /// Moved pages that may wait until their waits are measured: what one pass moves at most.
 const MOVED_MAX: usize = 1 << 18;

@@ -13,8 +13,8 @@ use tracing::{debug, info, warn};
 use crate::latency::Latency;
 use crate::status::{PastRuns, SourceReport, SourceState};
 
-/// Where sources are started: the kernel, or a fake in tests.
-pub trait Ground: Send {
+/// Starts sources and sets what they need: on the kernel, or a fake in tests.
+pub trait Launcher: Send {
     /// Starts one source, standing by or not, or says in a sentence why it cannot run.
     fn start(
         &mut self,
@@ -51,7 +51,7 @@ struct Running {
     sources: Vec<Option<Box<dyn Source>>>,
     /// What came of runs that have ended, by source.
     past: Vec<PastRuns>,
-    ground: Box<dyn Ground>,
+    launcher: Box<dyn Launcher>,
     /// What the kernel's scanner was told last, in MB, and whether it does as told; `None` if it
     /// may have been told otherwise since.
     marked: Option<(u64, bool)>,
@@ -62,7 +62,7 @@ impl arbiter::Host for Running {
         let descriptor = &self.descriptors[source];
         let name = descriptor.name;
         self.marked = None;
-        match self.ground.start(descriptor, *config, standing_by) {
+        match self.launcher.start(descriptor, *config, standing_by) {
             Ok(started) => {
                 let how = if standing_by { ", standing by" } else { "" };
                 info!("source {name} started{how}");
@@ -72,7 +72,7 @@ impl arbiter::Host for Running {
             Err(why) => {
                 warn!("source {name} cannot run: {why}");
                 // It may have come as far as the kernel settings.
-                self.ground.clear(descriptor);
+                self.launcher.clear(descriptor);
                 Err(why)
             }
         }
@@ -84,7 +84,7 @@ impl arbiter::Host for Running {
             past.stats = past.stats.plus(ended.stats().unwrap_or_default());
             past.cost = past.cost.plus(ended.cost());
         }
-        self.ground.clear(&self.descriptors[source]);
+        self.launcher.clear(&self.descriptors[source]);
         info!("source {} stopped", self.descriptors[source].name);
     }
 
@@ -104,7 +104,7 @@ impl arbiter::Host for Running {
             return Ok(());
         };
         self.marked = None;
-        let done = self.ground.stand_by(running.as_mut(), standing_by);
+        let done = self.launcher.stand_by(running.as_mut(), standing_by);
         done.map_err(|error| {
             warn!("source {name} cannot run: {error}");
             error.to_string()
@@ -123,7 +123,7 @@ impl Sources {
     /// All off.
     pub fn new(
         descriptors: &'static [Descriptor],
-        ground: Box<dyn Ground>,
+        launcher: Box<dyn Launcher>,
         config: &Config,
     ) -> Sources {
         Sources {
@@ -132,7 +132,7 @@ impl Sources {
                 descriptors,
                 sources: descriptors.iter().map(|_| None).collect(),
                 past: vec![PastRuns::default(); descriptors.len()],
-                ground,
+                launcher,
                 marked: None,
             },
             epoch: Instant::now(),
@@ -174,7 +174,7 @@ impl Sources {
         if let Some((_, is_told)) = host.marked.filter(|(last_mb, _)| *last_mb == size_mb) {
             return is_told;
         }
-        let is_told = host.ground.mark(source.as_mut(), size_mb);
+        let is_told = host.launcher.mark(source.as_mut(), size_mb);
         let is_told = is_told.unwrap_or_else(|error| {
             debug!("the kernel's scanner marks as before: {error}");
             false
@@ -187,7 +187,7 @@ impl Sources {
     /// changed a setting that they need, and whether one of them has lost its thread.
     pub fn check(&mut self, now: Instant) {
         self.check_threads();
-        let foreign = self.host.ground.foreign();
+        let foreign = self.host.launcher.foreign();
         if foreign.is_empty() {
             return;
         }

@@ -16,13 +16,13 @@ use pghot_sources::{
 
 use crate::lock;
 use crate::shared::Shared;
-use crate::sources::{Ground, Sources};
+use crate::sources::{Launcher, Sources};
 use crate::stop::Stop;
 
 /// The first page of node 2, the lower tier.
 pub const LOWER_PFN: u64 = 8 * SECTION_PAGES;
 
-/// Why [`FakeGround`] refuses.
+/// Why [`FakeLauncher`] refuses.
 pub const REFUSAL: &str = "it is too dark";
 
 static DESCRIPTORS: [Descriptor; 3] = [
@@ -38,7 +38,7 @@ const fn fake(name: &'static str, bit: u32, kind: Kind) -> Descriptor {
         doc: "Nothing.",
         kind,
         check: |_| Availability::Available,
-        start: |_| unreachable!("the ground starts it"),
+        start: |_| unreachable!("the launcher starts it"),
         fake: |_, _| unreachable!("no model is here"),
     }
 }
@@ -72,9 +72,9 @@ pub struct Watched {
     pub drains: AtomicU64,
 }
 
-struct FakeGround(Arc<Watched>);
+struct FakeLauncher(Arc<Watched>);
 
-impl Ground for FakeGround {
+impl Launcher for FakeLauncher {
     fn start(
         &mut self,
         descriptor: &'static Descriptor,
@@ -184,9 +184,9 @@ pub fn daemon_of(dir: &Path, sections: u64) -> (Arc<Shared>, Arc<Watched>) {
     let mut settings = Settings::new(Format::Default);
     settings.enabled_sources = 0x1;
     let watched = Arc::new(Watched::default());
-    let ground = Box::new(FakeGround(Arc::clone(&watched)));
+    let launcher = Box::new(FakeLauncher(Arc::clone(&watched)));
     let config = Config::new(&settings, settings.rule().unwrap());
-    let mut sources = Sources::new(&DESCRIPTORS, ground, &config);
+    let mut sources = Sources::new(&DESCRIPTORS, launcher, &config);
     sources.enable(settings.enabled_sources);
     let stop = Arc::new(Stop::default());
     let shared = Shared::new(root, table, settings, &[2], sources, false, stop).unwrap();

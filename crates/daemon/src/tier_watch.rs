@@ -9,7 +9,7 @@ use pghot_hotness::{Nid, Span};
 use pghot_linux::SysRoot;
 use pghot_linux::topology::Topology;
 
-use crate::machine::span_of;
+use crate::tiers::span_of;
 
 /// Between two looks: each reads a text of the kernel for every node. A change is over when a look
 /// finds no further one: memory comes online block by block, and a block is 128 MiB of maybe a

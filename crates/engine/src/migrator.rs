@@ -230,7 +230,7 @@ impl Migrator {
         let pages = self.gates.refill(pass.target, now_ms, pass.settings);
         let most = pages.min(PICK_PAGES).min(known.unwrap_or(u64::MAX));
         self.hottest.start(most as usize);
-        self.retries.expire(now_ms);
+        self.retries.drop_old(now_ms);
         let freq_max = pass.settings.mode.freq_max();
         let mut waiting = 0;
         let mut by_target = BTreeMap::<Option<Nid>, Waiting>::new();

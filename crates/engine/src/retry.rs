@@ -64,7 +64,7 @@ impl<K: Eq + Hash> Retries<K> {
     }
 
     /// Drops what has long had its pause: pages went cold, or their PFN has a new owner.
-    pub fn expire(&mut self, now_ms: u64) {
+    pub fn drop_old(&mut self, now_ms: u64) {
         self.refused
             .retain(|_, r| now_ms < r.again_ms + 2 * PAUSE_MS.1);
     }
@@ -84,7 +84,7 @@ mod tests {
             assert!(!retries.is_waiting(1, now + pause));
             now += pause;
         }
-        retries.expire(now + 30_000);
+        retries.drop_old(now + 30_000);
         retries.refuse(1, now);
         assert!(
             !retries.is_waiting(1, now + 100),

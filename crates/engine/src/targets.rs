@@ -29,7 +29,7 @@ impl Targets {
         pages: u64,
         machine: &mut dyn Machine,
     ) -> (Option<Nid>, Option<u64>) {
-        self.refused.expire(machine.now_ms());
+        self.refused.drop_old(machine.now_ms());
         self.allowed = allowed;
         let mut chosen = (self.allowed.first().copied(), None);
         if pages == 0 {

@@ -50,7 +50,7 @@ struct Pghot {
     table: Arc<Table>,
     arbiter: Arbiter,
     fakes: Fakes,
-    lanes: Vec<Lane>,
+    migrators: Vec<PacedMigrator>,
     demoter: Demoter,
     demoter_due_ms: u64,
     is_room_called_for: bool,
@@ -60,8 +60,8 @@ struct Pghot {
     marking: Marking,
 }
 
-/// One lower-tier node's migrator.
-struct Lane {
+/// One lower-tier node's migrator, with when its next pass begins.
+struct PacedMigrator {
     migrator: Migrator,
     pace: Pace,
     due_ms: u64,
@@ -80,7 +80,7 @@ impl Pghot {
         let table = Arc::new(Table::in_memory(settings.mode, span));
         let config = Config::new(&settings, rule);
         let (history, gates) = (History::default(), Gates::default());
-        let lane = |nid| Lane {
+        let migrator = |nid| PacedMigrator {
             migrator: Migrator::new(nid, history.clone(), gates.clone(), Journal::default()),
             pace: Pace::default(),
             due_ms: EPOCH_MS,
@@ -89,7 +89,7 @@ impl Pghot {
         let mut pghot = Pghot {
             arbiter: Arbiter::new(SOURCES.iter().map(Source::candidate), &config),
             fakes: Fakes::new(&table),
-            lanes: world.spec.lower_tier().map(lane).collect(),
+            migrators: world.spec.lower_tier().map(migrator).collect(),
             demoter: Demoter::default(),
             demoter_due_ms: EPOCH_MS,
             is_room_called_for: false,
@@ -138,29 +138,29 @@ impl Pghot {
 
     fn pass(&mut self, world: &mut World) {
         let sleep_ms = u64::from(self.settings.kmigrated_sleep_ms);
-        for lane in &mut self.lanes {
+        for paced in &mut self.migrators {
             let now_ms = daemon_ms(world);
-            if now_ms < lane.due_ms {
+            if now_ms < paced.due_ms {
                 continue;
             }
-            let (nid, interval_ms) = (lane.migrator.nid(), self.rule.ageing_interval_ms());
+            let (nid, interval_ms) = (paced.migrator.nid(), self.rule.ageing_interval_ms());
             let swept = self.table.sweep(nid, now_ms, interval_ms, &self.rule);
-            lane.migrator.note_swept(swept);
-            let sections = lane.migrator.totals().hot_sections;
+            paced.migrator.note_swept(swept);
+            let sections = paced.migrator.totals().hot_sections;
             let mut host = Host {
                 world,
                 spent_ns: 0.0,
                 is_room_made: self.demoter.is_able(),
             };
-            let report = lane
+            let report = paced
                 .migrator
                 .pass(&self.table, &self.settings, &self.rule, &mut host);
             let spent_ns = host.spent_ns;
-            let read = lane.migrator.totals().hot_sections - sections;
+            let read = paced.migrator.totals().hot_sections - sections;
             world.counters.daemon_ns += spent_ns + read as f64 * SECTION_NS;
-            lane.due_ms = lane.pace.next_ms(&report, sleep_ms);
+            paced.due_ms = paced.pace.next_ms(&report, sleep_ms);
             self.is_room_called_for |= report.wants_room();
-            lane.waiting = report.waiting;
+            paced.waiting = report.waiting;
         }
     }
 
@@ -175,8 +175,8 @@ impl Pghot {
             faults: self.faults,
             ..Demand::default()
         };
-        for lane in &self.lanes {
-            demand.add(&lane.waiting, lane.migrator.totals());
+        for paced in &self.migrators {
+            demand.add(&paced.waiting, paced.migrator.totals());
         }
         let mut host = Host {
             world,
@@ -359,15 +359,17 @@ impl System for Pghot {
     }
 
     fn totals(&self) -> Vec<Totals> {
-        let lanes = self.lanes.iter();
-        lanes.map(|lane| lane.migrator.totals().clone()).collect()
+        let migrators = self.migrators.iter();
+        migrators
+            .map(|paced| paced.migrator.totals().clone())
+            .collect()
     }
 
     fn details(&self) -> Value {
-        let lane = |lane: &Lane| {
+        let node = |paced: &PacedMigrator| {
             json!({
-                "nid": lane.migrator.nid(),
-                "totals": lane.migrator.totals(),
+                "nid": paced.migrator.nid(),
+                "totals": paced.migrator.totals(),
             })
         };
         let tunables = TUNABLES.iter().map(|tunable| {
@@ -380,7 +382,7 @@ impl System for Pghot {
         let states = states.map(|(state, source)| (source.name.to_owned(), state.name().into()));
         json!({
             "tunables": tunables.collect::<serde_json::Map<_, _>>(),
-            "lower_tier": self.lanes.iter().map(lane).collect::<Vec<_>>(),
+            "lower_tier": self.migrators.iter().map(node).collect::<Vec<_>>(),
             "sources": stats.collect::<serde_json::Map<_, _>>(),
             "demoter": self.demoter.report(),
             "marking": self.marking.report(),

@@ -1,4 +1,4 @@
-//! The kernel, as sources are started on it, and its settings that they change.
+//! Starts sources on the kernel, and remembers which of its settings each of them changed.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,10 +14,10 @@ use tracing::warn;
 use crate::config::Options;
 use crate::lock;
 use crate::restorer;
-use crate::sources::Ground;
+use crate::sources::Launcher;
 
-/// The kernel, as sources are started on it.
-pub struct Kernel {
+/// Starts sources on the running kernel.
+pub struct KernelLauncher {
     root: SysRoot,
     maps: RecordMaps,
     table: Arc<Table>,
@@ -29,7 +29,7 @@ pub struct Kernel {
     hint_socket: PathBuf,
 }
 
-impl Kernel {
+impl KernelLauncher {
     /// Sources will report into `table`, whose records lie in `maps`; settings change through
     /// `knobs`.
     pub fn new(
@@ -39,8 +39,8 @@ impl Kernel {
         maps: RecordMaps,
         table: &Arc<Table>,
         knobs: Arc<Mutex<Knobs>>,
-    ) -> Kernel {
-        Kernel {
+    ) -> KernelLauncher {
+        KernelLauncher {
             root: root.clone(),
             maps,
             table: Arc::clone(table),
@@ -53,7 +53,7 @@ impl Kernel {
     }
 }
 
-impl Ground for Kernel {
+impl Launcher for KernelLauncher {
     fn start(
         &mut self,
         descriptor: &'static Descriptor,
@@ -103,7 +103,7 @@ impl Ground for Kernel {
     }
 }
 
-impl Kernel {
+impl KernelLauncher {
     /// Has a source change settings, and remembers which are its own.
     fn change<T>(
         &mut self,

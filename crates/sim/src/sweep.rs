@@ -1,6 +1,7 @@
 //! Many runs of one scenario: other sizes of the top tier, other settings, other seeds, on all
 //! CPUs.
 
+use pghot_workloads::spread::median;
 use serde::Serialize;
 
 use crate::Error;
@@ -213,16 +214,15 @@ fn points_of(rows: &[&Row]) -> Vec<(u32, f64, f64)> {
     sizes.dedup();
     let at = |size: u32| {
         let here = || rows.iter().filter(move |row| row.top_percent == size);
-        let slowdown = median(here().map(|row| row.slowdown_percent));
-        (size, slowdown, median(here().map(|row| row.near_share)))
+        // A size is one that was run, so there is something here.
+        let of = |get: fn(&Row) -> f64| median(here().map(|row| get(row))).unwrap_or(f64::NAN);
+        (
+            size,
+            of(|row| row.slowdown_percent),
+            of(|row| row.near_share),
+        )
     };
     sizes.into_iter().map(at).collect()
-}
-
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 impl Curve {

@@ -18,6 +18,7 @@
 //! | [`placement`] | on which node each page is |
 //! | [`numa_maps`] | pages per node, cheaply |
 //! | [`report`] | the JSON lines printed, and the times computed from them |
+//! | [`spread`] | the median and the ends of what was measured several times |
 //! | [`hint`] | hints to pghot, by its C header |
 //! | [`hold`] | a workload that waits to be let go |
 //! | [`idle_forks`] | children that share the memory |
@@ -58,5 +59,6 @@ pub mod plans;
 pub mod probe;
 pub mod region;
 pub mod report;
+pub mod spread;
 pub mod sys;
 pub mod zipf;

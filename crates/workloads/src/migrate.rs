@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::first_folio::Tracing;
 use crate::numa_maps;
 use crate::region::Region;
-use crate::report::Spread;
+use crate::spread::Spread;
 use crate::sys;
 
 /// A status that the kernel never stores.

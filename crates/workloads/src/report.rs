@@ -111,35 +111,6 @@ pub fn print(event: &impl Serialize) -> Result<()> {
         .context("cannot write to stdout")
 }
 
-/// The middle and the ends of what was measured several times.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Spread {
-    /// The median.
-    pub median: f64,
-    /// The smallest.
-    pub min: f64,
-    /// The largest.
-    pub max: f64,
-}
-
-impl Spread {
-    /// That of `values`, if there are any.
-    pub fn of(mut values: Vec<f64>) -> Option<Spread> {
-        values.sort_by(f64::total_cmp);
-        let middle = values.len() / 2;
-        let upper = *values.get(middle)?;
-        let median = match values.len() % 2 {
-            0 => (values[middle - 1] + upper) / 2.0,
-            _ => upper,
-        };
-        Some(Spread {
-            median,
-            min: values[0],
-            max: values[values.len() - 1],
-        })
-    }
-}
-
 /// When `percent` % of `hot_pages` first were on fast nodes, linearly between two samples. A sample
 /// is a time in seconds and the number of pages there.
 pub fn time_to_percent_s(samples: &[(f64, u64)], hot_pages: u64, percent: u64) -> Option<f64> {
@@ -176,14 +147,6 @@ mod tests {
     fn reached_at_once_and_lost_again() {
         let run = [(0.1, 1000), (0.2, 0), (0.3, 1000)];
         assert_eq!(time_to_percent_s(&run, 1000, 100), Some(0.1));
-    }
-
-    #[test]
-    fn a_spread_is_in_order() {
-        let spread = |values: &[f64]| Spread::of(values.to_vec()).map(|s| (s.median, s.min, s.max));
-        assert_eq!(spread(&[5.0, 1.0, 2.0]), Some((2.0, 1.0, 5.0)));
-        assert_eq!(spread(&[4.0, 1.0]), Some((2.5, 1.0, 4.0)));
-        assert_eq!(spread(&[]), None);
     }
 
     #[test]

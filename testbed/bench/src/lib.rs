@@ -32,7 +32,6 @@ pub mod progress;
 pub mod report;
 pub mod score;
 pub mod significance;
-pub mod spread;
 pub mod summary;
 pub mod systems;
 pub mod verdict;

@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 
+use pghot_workloads::spread::Spread;
 use serde_json::Value;
 
 use crate::cell::Outcome;
 use crate::guest::STALL_US;
 use crate::score::{Costs, Score};
-use crate::spread::Spread;
 
 /// A number of a run.
 pub struct Measure {

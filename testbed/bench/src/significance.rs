@@ -1,8 +1,7 @@
 //! Whether two sets of runs differ by more than chance, and by how much.
 
 use pghot_workloads::access::XorShift;
-
-use crate::spread::Spread;
+use pghot_workloads::spread;
 
 /// Resamples of an interval.
 const RESAMPLES: usize = 2000;
@@ -49,7 +48,7 @@ impl Compared {
 }
 
 fn median(numbers: &[f64]) -> f64 {
-    Spread::of(numbers.iter().copied()).map_or(f64::NAN, |spread| spread.median)
+    spread::median(numbers.iter().copied()).unwrap_or(f64::NAN)
 }
 
 /// The test of Mann and Whitney (1947), two-sided and exact: the share of all ways to deal the

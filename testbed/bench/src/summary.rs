@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use pghot_workloads::spread::{Spread, median};
 use serde::Serialize;
 
 use crate::bounds;
 use crate::cell::Outcome;
 use crate::measures::{self, Idle, TOTAL_S};
 use crate::score::Costs;
-use crate::spread::Spread;
 use crate::systems;
 use crate::verdict::verdict;
 
@@ -65,8 +65,8 @@ pub fn summarize(outcomes: &[Outcome], costs: &Costs) -> Vec<Group> {
     let group = |([kernel, workload, backing], members): ([&str; 3], Vec<&Outcome>)| {
         let lines = lines(&members, costs);
         let pays = members.iter().all(|member| member.pays);
-        let oracle = Spread::of(members.iter().map(|member| bounds::oracle_s(member, costs)));
-        let oracle_s = oracle.map_or(0.0, |spread| spread.median);
+        let oracle = members.iter().map(|member| bounds::oracle_s(member, costs));
+        let oracle_s = median(oracle).unwrap_or(0.0);
         let foresight = members
             .iter()
             .filter_map(|member| bounds::foresight_s(member, costs));
@@ -76,7 +76,7 @@ pub fn summarize(outcomes: &[Outcome], costs: &Costs) -> Vec<Group> {
             backing: backing.to_owned(),
             pays,
             oracle_s,
-            foresight_s: Spread::of(foresight).map(|spread| spread.median),
+            foresight_s: median(foresight),
             verdict: verdict(&lines, pays, oracle_s),
             lines,
         }

@@ -2,11 +2,11 @@
 
 use pghot_witness::counts::NodeCounts;
 use pghot_witness::report::{Report, Slice};
+use pghot_workloads::spread::Spread;
 use serde_json::Value;
 
 use crate::cell::{Outcome, Setting};
 use crate::guest::Growth;
-use crate::spread::Spread;
 use crate::summary::Line;
 
 /// A run in which nothing happened.

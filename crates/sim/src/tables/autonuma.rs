@@ -4,6 +4,7 @@
 //! costs of balancing two cells, the total system time of moron and of twostage.
 
 use pghot_published::autonuma::Autonuma as Published;
+use pghot_workloads::spread;
 
 use super::{Cell, Descriptor, Table};
 use crate::Error;
@@ -61,9 +62,7 @@ fn run_all(machine: &Machine) -> Vec<Outcomes> {
 
 /// Of a policy, over the seeds.
 fn median(runs: &[Outcomes], policy: usize, of_tests: &dyn Fn(&[Outcome]) -> f64) -> f64 {
-    let mut values: Vec<f64> = runs.iter().map(|run| of_tests(&run[policy])).collect();
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+    spread::median(runs.iter().map(|run| of_tests(&run[policy]))).unwrap_or(f64::NAN)
 }
 
 /// A figure of a run.

@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use pghot_workloads::spread::median;
+
 use super::{Cell, Table};
 
 /// A prediction and how far it is off, as a share of what was published.
@@ -51,7 +53,7 @@ impl Score {
 
     /// Half of the predictions are off by less than this; zero without predictions.
     pub fn median_error(&self) -> f64 {
-        median(self.misses.iter().map(|miss| miss.error.abs()))
+        median(self.misses.iter().map(|miss| miss.error.abs())).unwrap_or(0.0)
     }
 
     /// How far off it is to say that nothing makes a difference, and how far off the model's
@@ -60,8 +62,8 @@ impl Score {
         let effects = self.effects.iter();
         let of_model = |effect: &Effect| (effect.model - effect.published).abs();
         (
-            median(effects.clone().map(|effect| effect.published.abs())),
-            median(effects.map(of_model)),
+            median(effects.clone().map(|effect| effect.published.abs())).unwrap_or(0.0),
+            median(effects.map(of_model)).unwrap_or(0.0),
         )
     }
 
@@ -119,14 +121,6 @@ fn effect(table: &Table, cell: &Cell) -> Option<Effect> {
         published: cell.published / base.published - 1.0,
         model: cell.model / base.model - 1.0,
     })
-}
-
-/// Zero of nothing.
-fn median(numbers: impl Iterator<Item = f64>) -> f64 {
-    let mut numbers: Vec<f64> = numbers.collect();
-    numbers.sort_by(f64::total_cmp);
-    let at = |place: usize| numbers.get(place).copied().unwrap_or(0.0);
-    (at(numbers.len() / 2) + at(numbers.len().saturating_sub(1) / 2)) / 2.0
 }
 
 /// Names of rows or columns, each once, as they come.

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use pghot_workloads::spread::Spread;
 use serde::Serialize;
 
 use crate::cell::{Outcome, Setting};
@@ -12,7 +13,6 @@ use crate::kernel_tables::KernelTables;
 use crate::measures::{self, MEASURES, Measure};
 use crate::report::published::Comparison;
 use crate::score::Costs;
-use crate::spread::Spread;
 use crate::summary::{Group, Line};
 
 pub mod accuracy;

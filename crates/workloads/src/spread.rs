@@ -1,4 +1,4 @@
-//! The middle and the extremes of a number over several runs.
+//! The middle and the extremes of a number over several runs. There is no other median in pghot.
 
 use serde::Serialize;
 
@@ -25,6 +25,11 @@ impl Spread {
             max: numbers[last],
         })
     }
+}
+
+/// The one in the middle, or the mean of the middle two; none of nothing.
+pub fn median(numbers: impl IntoIterator<Item = f64>) -> Option<f64> {
+    Spread::of(numbers).map(|spread| spread.median)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use pghot_linux::{SysRoot, bpf};
 use pghot_profile::{BLOCK_PAGES, Profile, file};
 use pghot_sim::machine::PAGES_PER_MIB;
-use pghot_sources::pgtscan::record::{Order, Progress, record};
+use pghot_sources::recorder::{Order, Progress, record};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::commands::say;

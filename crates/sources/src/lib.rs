@@ -17,7 +17,9 @@ pub mod hint_fault;
 pub mod hw_sample;
 pub mod mglru;
 pub mod page_cache;
+mod page_tables;
 pub mod pgtscan;
+pub mod recorder;
 mod records;
 mod worker;
 

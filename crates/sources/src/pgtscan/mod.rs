@@ -3,14 +3,10 @@
 //! See README.md in this folder for how it works, what it costs and when it is blind.
 
 mod adapt;
-mod clear;
 mod counters;
 mod fake;
 mod process;
-mod procs;
-pub mod record;
 mod scanner;
-mod walk;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -18,16 +14,16 @@ use std::sync::{Arc, PoisonError, RwLock};
 use pghot_linux::{SysRoot, probe};
 
 use crate::bulk::BulkReporter;
+use crate::page_tables::clear::ClearCost;
+use crate::page_tables::procs::Procs;
+use crate::page_tables::walk::Walker;
 use crate::worker::Worker;
 use crate::{
     Availability, Config, Descriptor, Error, Kind, ReadySample, Source, SourceCost, SourceStats,
     Start,
 };
-use clear::ClearCost;
 use counters::Counters;
-use procs::Procs;
 use scanner::Scanner;
-use walk::Walker;
 
 /// The entry of [`crate::SOURCES`].
 pub const DESCRIPTOR: Descriptor = Descriptor {

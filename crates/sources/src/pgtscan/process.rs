@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use super::adapt::{Adapt, Window};
-use super::clear::Method;
+use crate::page_tables::clear::Method;
 
 /// Looks at a process without pages in the lower tier; doubled each time.
 pub(super) const LOOK_MIN: Duration = Duration::from_millis(2000);

@@ -14,18 +14,16 @@ use pghot_linux::thread_cpu;
 use tracing::debug;
 
 use super::adapt::{Found, SIZE_MAX_BYTES, Window};
-use super::clear::{self, ClearCost, Method, PidFd};
 use super::counters::Counters;
 use super::process::{ADDRESS_END, LOOK_MAX, Process, Step, next_due};
-use super::procs::Procs;
-use super::walk::{Leave, Request, Walked, Walker};
 use crate::Config;
 use crate::budget::Budget;
 use crate::bulk::BulkReporter;
+use crate::page_tables::clear::{self, ClearCost, FLUSH_DELAY, Method, PidFd};
+use crate::page_tables::procs::{Procs, RESIDENT_MIN_PAGES};
+use crate::page_tables::walk::{Leave, Request, Walked, Walker};
 use crate::worker::Pace;
 
-/// Smaller processes have nothing to gain: 8 MiB.
-pub(super) const RESIDENT_MIN_PAGES: u64 = 2048;
 /// As many as kscand takes.
 const PROCESSES_MAX: usize = 4096;
 /// How often new processes are looked for: doubled each time that there is none, because the look
@@ -35,9 +33,6 @@ const DISCOVER_MAX: Duration = Duration::from_millis(4000);
 /// From the first sight of a process to the first look, as the kernel's `scan_delay_ms`: many are
 /// gone by then.
 const FIRST_LOOK_DELAY: Duration = Duration::from_millis(1000);
-/// From clearing to flushing: time for some accessed bits to come back, without which there is
-/// nothing to flush with.
-pub(super) const FLUSH_DELAY: Duration = Duration::from_millis(20);
 /// The longest sleep, so that counters stay fresh.
 const SLEEP_MAX: Duration = Duration::from_millis(500);
 /// Addresses that one lowest page table maps.

@@ -17,7 +17,7 @@ static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/pgtscan.bpf.o")
 /// `struct young_page` of the program. Also an [`Access`], whose padding it fills.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct YoungPage {
+pub(crate) struct YoungPage {
     pub pfn: u64,
     pub nid: u32,
     /// Pages from the start of the walked range.
@@ -27,7 +27,7 @@ pub(super) struct YoungPage {
 /// `struct young_folio` of the program.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct YoungFolio {
+pub(crate) struct YoungFolio {
     /// Of the head.
     pub pfn: u64,
     pub pages: u32,
@@ -38,7 +38,7 @@ pub(super) struct YoungFolio {
 /// `struct table` of the program: 2 MiB of addresses.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Table {
+pub(crate) struct PageTable {
     pub address: u64,
     pub lower_pages: u64,
 }
@@ -74,7 +74,7 @@ const _: () = assert!(size_of::<YoungPage>() == size_of::<Access>());
 
 /// How a call went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Walked {
+pub(crate) enum Walked {
     /// The answer is there; go on at this address.
     UpTo(u64),
     /// No such process.
@@ -87,7 +87,7 @@ pub(super) enum Walked {
 
 /// What to walk.
 #[derive(Debug, Clone)]
-pub(super) struct Request {
+pub(crate) struct Request {
     pub pid: i32,
     /// Addresses, inside one mapping.
     pub range: Range<u64>,
@@ -99,7 +99,7 @@ pub(super) struct Request {
 
 /// What a walk leaves out of the young pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Leave {
+pub(crate) struct Leave {
     /// Pages that more than one process maps.
     pub shared: bool,
     /// Pages that hint faults see.
@@ -114,7 +114,7 @@ impl Leave {
 }
 
 /// The loaded program with its arrays.
-pub(super) struct Walker {
+pub(crate) struct Walker {
     object: Object,
     state: MmapMut,
     young: MmapMut,
@@ -218,7 +218,7 @@ impl Walker {
     }
 
     /// The tables that the last call met, by ascending address.
-    pub fn tables(&self) -> &[Table] {
+    pub fn tables(&self) -> &[PageTable] {
         slice_of(&self.tables, self.state().nr_tables)
     }
 

@@ -1,5 +1,5 @@
-//! Records an access profile: what this source's walk sees, of all memory instead of the lower
-//! tier, in intervals of equal length, and reported to nobody.
+//! Records an access profile: what the source pgtscan's walk sees, of all memory instead of the
+//! lower tier, in intervals of equal length, and reported to nobody.
 //!
 //! It needs no lower tier, so it also runs on the machine that is to get one.
 
@@ -16,11 +16,10 @@ use pghot_linux::thread_cpu;
 use pghot_linux::topology::Topology;
 use pghot_profile::{BLOCK_PAGES, BLOCKS_MAX, Interval, PROCESSES_MAX, Process, Profile, Touched};
 
-use super::clear::{self, ClearCost, Method, PAGE_BYTES, PidFd};
-use super::procs::Procs;
-use super::scanner::{FLUSH_DELAY, RESIDENT_MIN_PAGES};
-use super::walk::{Leave, Request, Walked, Walker};
 use crate::Error;
+use crate::page_tables::clear::{self, ClearCost, FLUSH_DELAY, Method, PAGE_BYTES, PidFd};
+use crate::page_tables::procs::{Procs, RESIDENT_MIN_PAGES};
+use crate::page_tables::walk::{Leave, Request, Walked, Walker};
 
 /// Addresses of a block.
 const BLOCK_BYTES: u64 = BLOCK_PAGES as u64 * PAGE_BYTES;
@@ -41,7 +40,8 @@ pub struct Order {
     pub interval: Duration,
     /// How many.
     pub intervals: u32,
-    /// How long clearing may keep a process from changing its mappings; see README.md, Clearing.
+    /// How long clearing may keep a process from changing its mappings; see Clearing in the README
+    /// of `pgtscan`.
     pub stall_max: Duration,
     /// Keep the programs' names.
     pub with_names: bool,

@@ -1,6 +1,6 @@
 //! Clearing the accessed bits of a process, by the way that stalls it least, and flushing its TLB.
 //!
-//! README.md of this folder says what each way costs and what was measured.
+//! README.md of `pgtscan` says what each way costs and what was measured.
 
 use std::fs;
 use std::io;
@@ -14,7 +14,11 @@ use pghot_linux::thread_cpu;
 use super::walk::{YoungFolio, YoungPage};
 
 /// Bytes of a base page.
-pub(super) const PAGE_BYTES: u64 = 4096;
+pub(crate) const PAGE_BYTES: u64 = 4096;
+
+/// From clearing to flushing: time for some accessed bits to come back, without which there is
+/// nothing to flush with.
+pub(crate) const FLUSH_DELAY: Duration = Duration::from_millis(20);
 
 /// If not even the daemon's own accessed bits can be cleared, an entry is assumed to take as long
 /// as on a slow machine.
@@ -31,7 +35,7 @@ const FLUSH_SPAN_MAX_PAGES: u64 = 4096;
 
 /// How to clear.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Method {
+pub(crate) enum Method {
     /// `/proc/PID/clear_refs`: quick, all of the process, no TLB flush.
     ClearRefs,
     /// `process_madvise(MADV_COLD)`: slower, by ranges, flushes; leaves pages alone that several
@@ -41,7 +45,7 @@ pub(super) enum Method {
 
 /// What clearing one process by [`Method::ClearRefs`] takes.
 #[derive(Debug, Clone)]
-pub(super) struct ClearCost {
+pub(crate) struct ClearCost {
     ns_per_entry: u64,
 }
 
@@ -81,12 +85,12 @@ impl ClearCost {
 }
 
 /// Clears the accessed bits of all pages of a process.
-pub(super) fn clear_refs(file: &Path) -> io::Result<()> {
+pub(crate) fn clear_refs(file: &Path) -> io::Result<()> {
     fs::write(file, "1")
 }
 
 /// A process, for as long as it is used; its id may be another's by then.
-pub(super) struct PidFd(OwnedFd);
+pub(crate) struct PidFd(OwnedFd);
 
 impl PidFd {
     pub fn open(pid: i32) -> io::Result<PidFd> {
@@ -133,7 +137,7 @@ impl PidFd {
 /// The smallest range that [`PidFd::cold`] must be given to flush the whole TLB of the process: two
 /// young pages further apart than the kernel flushes one by one, or a young huge page. `start` is
 /// where the walked range starts.
-pub(super) fn flush_range(
+pub(crate) fn flush_range(
     start: u64,
     young: &[YoungPage],
     folios: &[YoungFolio],

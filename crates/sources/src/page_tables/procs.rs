@@ -16,13 +16,15 @@ const OPT_OUT_VARIABLE: &[u8] = b"PGHOT_SCAN=off";
 /// Set to `off` on a cgroup's directory, it keeps the source away from all processes below.
 const OPT_OUT_ATTRIBUTE: &std::ffi::CStr = c"user.pghot";
 
+/// Smaller processes have nothing to gain: 8 MiB.
+pub(crate) const RESIDENT_MIN_PAGES: u64 = 2048;
 /// Bytes of a process's environment that are searched.
 const ENVIRONMENT_MAX_BYTES: u64 = 256 << 10;
 /// Threads asked for their CPU.
 const THREADS_MAX: usize = 64;
 
 /// The processes of one machine.
-pub(super) struct Procs {
+pub(crate) struct Procs {
     proc: PathBuf,
     cgroup: PathBuf,
     /// The top-tier node of each CPU, where there is one.

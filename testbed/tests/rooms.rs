@@ -33,9 +33,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "sources",
             "profile",
             "published",
+            "sockets",
             "workloads",
         ],
     ),
+    ("crates/sockets", &["workloads"]),
     ("crates/workloads", &[]),
     ("testbed", &[]),
     (

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, anyhow};
 use clap::{Arg, ArgMatches, Command, value_parser};
 use pghot_profile::file;
-use pghot_sim::replay::{self, Assumed, MISSES_PER_CPU_S};
 use pghot_sim::scenario::Scenario;
+use pghot_sim::scenario::replay::{self, Assumed, MISSES_PER_CPU_S};
 
 use crate::sim;
 

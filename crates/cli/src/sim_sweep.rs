@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use anyhow::{Result, anyhow};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use pghot_sim::sweep::report::{answers, csv, page};
 use pghot_sim::sweep::{Sweep, curves};
-use pghot_sim::sweep_report::{answers, csv, page};
 
 use crate::Usage;
 use crate::commands::say;
@@ -122,7 +122,7 @@ pub fn run(matches: &ArgMatches) -> Result<()> {
     #[cfg(feature = "parquet")]
     {
         let path = out.join("sweep.parquet");
-        pghot_sim::sweep_parquet::write(&path, &rows)
+        pghot_sim::sweep::parquet::write(&path, &rows)
             .map_err(|error| anyhow!("cannot write {}: {error}", path.display()))?;
     }
     for answer in answers(&curves, limit_percent) {

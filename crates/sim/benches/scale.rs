@@ -18,7 +18,7 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use pghot_sim::run::Simulation;
 use pghot_sim::scenario::{PatternName, Scenario};
 use pghot_sim::systems::Setting;
-use pghot_workloads::access::XorShift;
+use pghot_workloads::random::XorShift;
 
 const PAGES_PER_MIB: u64 = 256;
 /// Three decades.

@@ -6,17 +6,17 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::Error;
-use crate::heat::{Drawn, Heat};
-use crate::memory::{Memory, Region};
-use crate::rates::Rates;
-use crate::reclaim::reclaim;
-use crate::scan::Scan;
+use crate::kernel::reclaim::reclaim;
+use crate::kernel::scan::Scan;
+use crate::machine::heat::{Drawn, Heat};
+use crate::machine::memory::{Memory, Region};
+use crate::machine::rates::Rates;
+use crate::machine::world::{Counters, Moved, World};
 use crate::scenario::{Mode, ProcessSpec, Scenario};
 use crate::systems::{self, Setting, System};
-use crate::task::{Task, Thread};
 use crate::traffic::exact;
 use crate::traffic::statistical::Flow;
-use crate::world::{Counters, Moved, World};
+use crate::traffic::task::{Task, Thread};
 
 /// Bytes of one access on the bus: a cache line.
 const LINE_BYTES: f64 = 64.0;

@@ -4,8 +4,8 @@
 
 use std::path::Path;
 
-use pghot_sim::memory::ABSENT;
-use pghot_sim::reclaim::LruKind;
+use pghot_sim::machine::LruKind;
+use pghot_sim::machine::memory::ABSENT;
 use pghot_sim::run::Simulation;
 use pghot_sim::scenario::{Mode, Scenario};
 

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use pghot_sim::reclaim::LruKind;
+use pghot_sim::machine::LruKind;
 use pghot_sim::run::{Run, Simulation};
 use pghot_sim::scenario::{Mode, Scenario};
 use pghot_sim::systems::SYSTEMS;

@@ -9,8 +9,8 @@ use std::time::Instant;
 use anyhow::{Result, anyhow, ensure};
 use serde::Serialize;
 
-use crate::access::mix;
 use crate::graph::Graph;
+use crate::random::mix;
 use crate::sys::{self, ThreadUsage};
 
 /// The parent of a vertex that was not reached.

@@ -10,11 +10,11 @@ use std::ptr;
 
 use anyhow::{Context, Result};
 
-use crate::access::mix;
 use crate::hot_set::HotSet;
 use crate::list::IdList;
 use crate::numa_maps::NodePages;
 use crate::placement::{Placement, tally};
+use crate::random::mix;
 use crate::sys;
 
 /// The file; every page is filled with a word of its own.

@@ -11,7 +11,7 @@ use std::ptr;
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
-use crate::access::{XorShift, mix};
+use crate::random::{XorShift, mix};
 use crate::sys;
 
 /// Pages that a worker keeps for its whole life.

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use anyhow::{Result, ensure};
 use serde::Serialize;
 
-use crate::access::{XorShift, mix};
+use crate::random::{XorShift, mix};
 use crate::region::Region;
 
 /// Of 100 edges, how many fall into the quarters of the matrix: a, b, c. The rest is d, 5.

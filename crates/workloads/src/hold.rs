@@ -8,6 +8,10 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use serde::Serialize;
+
+use crate::numa_maps::NodePages;
+use crate::report;
 
 /// Between two looks.
 const STEP: Duration = Duration::from_millis(10);
@@ -24,6 +28,36 @@ pub fn wait(file: Option<&Path>) -> Result<()> {
             }
         }
     }
+}
+
+/// What one that is held says besides what all say.
+#[derive(Debug, Serialize)]
+#[serde(tag = "event", rename_all = "lowercase")]
+enum Event<'a> {
+    /// What waited begins.
+    Begin { nodes: NodePages },
+    /// All work is done; what waits looks through its memory then, when it is let go again.
+    End { nodes: &'a NodePages },
+}
+
+/// Waits for the file before the work, if there is one, and says where the pages are.
+pub fn begin(file: Option<&Path>, nodes: impl Fn() -> Result<NodePages>) -> Result<()> {
+    if file.is_some() {
+        wait(file)?;
+        report::print(&Event::Begin { nodes: nodes()? })?;
+    }
+    Ok(())
+}
+
+/// After the work: where the pages are. One that is held says it, and waits again: whoever holds it
+/// may look at the kernel's counters before its memory is looked through.
+pub fn end(file: Option<&Path>, nodes: impl Fn() -> Result<NodePages>) -> Result<NodePages> {
+    let nodes = nodes()?;
+    if file.is_some() {
+        report::print(&Event::End { nodes: &nodes })?;
+        wait(file)?;
+    }
+    Ok(nodes)
 }
 
 #[cfg(test)]

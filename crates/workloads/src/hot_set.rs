@@ -1,6 +1,6 @@
 //! Which pages of the region are hot: chosen once, from the seed, before any access.
 
-use crate::access::XorShift;
+use crate::random::XorShift;
 
 /// How the hot pages lie among the cold ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

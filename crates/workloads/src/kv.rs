@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::access::mix;
+use crate::random::mix;
 
 /// Room for the replies to some hundred requests, so that few reads fetch them.
 const BUFFER_BYTES: usize = 256 << 10;

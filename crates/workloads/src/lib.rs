@@ -24,6 +24,7 @@
 //! | [`idle_forks`] | children that share the memory |
 //! | [`churn`] | `churn`: processes, mappings and files that come and go |
 //! | [`kv`] | a client of a Redis server that knows what it must answer, for `kv` |
+//! | [`random`] | random numbers |
 //! | [`zipf`] | skewed choices |
 //! | [`migrate`] | pages moved from node to node, timed |
 //! | [`first_folio`] | how long the first page of a move is away, by the kernel's tracepoints |
@@ -57,6 +58,7 @@ pub mod placement;
 pub mod plan;
 pub mod plans;
 pub mod probe;
+pub mod random;
 pub mod region;
 pub mod report;
 pub mod spread;

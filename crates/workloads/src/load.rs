@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow};
 use serde::Serialize;
 
-use crate::access::{XorShift, touch};
+use crate::access::touch;
 use crate::cached_file::CachedFile;
 use crate::marks::{self, Marks};
 use crate::plan::{Phase, Plan};
+use crate::random::XorShift;
 use crate::region::Region;
 use crate::sys::{self, ThreadUsage};
 

@@ -6,6 +6,7 @@
 //! watches all programs takes marks from any of them.
 
 use std::io;
+use std::ops::Range;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -13,7 +14,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::region::Region;
 use crate::sys::page_bytes;
 
 /// First byte of the measured memory: far from where the kernel puts anything by itself.
@@ -59,10 +59,10 @@ impl Mark {
 pub struct Marks(usize);
 
 impl Marks {
-    /// Maps it; `region` must be where the witness looks.
-    pub fn open(region: &Region) -> Result<Marks> {
+    /// Maps it; the measured `memory` must be where the witness looks.
+    pub fn open(memory: &Range<usize>) -> Result<Marks> {
         ensure!(
-            region.range().start as u64 == REGION,
+            memory.start as u64 == REGION,
             "the memory is not where the witness looks for it, at {REGION:#x}: something else is"
         );
         Self::open_alone()

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::access::{XorShift, mix};
+use crate::random::{XorShift, mix};
 
 /// Accesses of one page when memory is streamed through: one in each cache line of 64 bytes.
 const LINES: u64 = 64;

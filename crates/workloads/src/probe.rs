@@ -10,7 +10,8 @@ use anyhow::{Context, Result};
 use memmap2::MmapMut;
 use serde::Serialize;
 
-use crate::access::{Shared, XorShift};
+use crate::access::Shared;
+use crate::random::XorShift;
 use crate::region::Region;
 
 /// Between two probes: often enough to meet stalls of milliseconds, seldom enough to cause none.

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::access::mix;
 use crate::marks;
+use crate::random::mix;
 use crate::sys;
 
 /// Bytes of a huge page that one page-middle-directory entry maps.

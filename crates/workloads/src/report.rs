@@ -1,6 +1,7 @@
 //! What is printed: one JSON object a line, and the times computed from the samples.
 
 use std::io::Write;
+use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -109,6 +110,17 @@ pub fn print(event: &impl Serialize) -> Result<()> {
         .lock()
         .write_all(line.as_bytes())
         .context("cannot write to stdout")
+}
+
+/// The exit code of a program that ended so; an error is printed.
+pub fn exit_code(program: &str, ended: Result<()>) -> ExitCode {
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{program}: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// When `percent` % of `hot_pages` first were on fast nodes, linearly between two samples. A sample

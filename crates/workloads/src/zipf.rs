@@ -1,7 +1,7 @@
 //! Skewed choices: item of rank r is chosen in proportion to 1 / r^exponent, as keys of real caches
 //! are.
 
-use crate::access::XorShift;
+use crate::random::XorShift;
 
 /// A distribution over `0..items`, whose popular items lie anywhere among the others.
 pub struct Zipf {

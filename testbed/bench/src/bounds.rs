@@ -7,8 +7,8 @@
 
 use std::ops::Range;
 
-use pghot_sim::memory::HUGE_PAGES;
-use pghot_sim::rates::Part;
+use pghot_sim::machine::memory::HUGE_PAGES;
+use pghot_sim::machine::rates::Part;
 use pghot_workloads::plan::{Phase, Plan};
 use pghot_workloads::plans::{self, Size};
 

@@ -13,6 +13,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::guest::{Growth, Snapshot, Watchers, node_kib};
+use crate::setting::Setting;
 use crate::systems::{self, Home, Running};
 use crate::workloads::{self, Job, Ran, Scope, Size, Workload};
 
@@ -36,72 +37,6 @@ const REPORT: &str = "witness.json";
 
 /// What is kept free in the top tier when a workload is sized.
 pub const RESERVE_MIB: u64 = 64;
-
-/// What a cell runs.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Setting {
-    /// See [`workloads::all`].
-    pub workload: String,
-    /// See [`systems::SYSTEMS`].
-    pub system: String,
-    /// Of the accesses; 0 to warm up.
-    pub seed: u64,
-    /// Accesses of all threads.
-    pub accesses: u64,
-    /// Threads of the workload.
-    pub threads: u32,
-    /// Its kind of memory.
-    pub backing: String,
-    /// The machine's name.
-    pub machine: String,
-    /// The kernel's name in kernels.toml.
-    pub kernel: String,
-    /// How many times slower than the host's the guest's clock runs.
-    pub dilation: u32,
-}
-
-impl Setting {
-    /// Its name, in files and messages.
-    pub fn name(&self) -> String {
-        let Setting {
-            machine: _,
-            kernel,
-            workload,
-            backing,
-            system,
-            accesses,
-            threads,
-            seed,
-            dilation,
-        } = self;
-        let slower = match dilation {
-            1 => String::new(),
-            by => format!("-slower{by}"),
-        };
-        format!("{kernel}-{workload}-{backing}-{system}-{accesses}x{threads}-{seed}{slower}")
-    }
-
-    /// The same for people.
-    pub fn title(&self) -> String {
-        let run = match self.is_warm_up() {
-            true => "warm-up".to_owned(),
-            false => format!("run {}", self.seed),
-        };
-        let Setting {
-            workload,
-            backing,
-            system,
-            kernel,
-            ..
-        } = self;
-        format!("{workload}, {backing}, kernel {kernel}, {run}: {system}")
-    }
-
-    /// Whether it only has the emulator translate all code: its result does not count.
-    pub fn is_warm_up(&self) -> bool {
-        self.seed == 0
-    }
-}
 
 /// What came of it.
 #[derive(Debug, Clone, Serialize, Deserialize)]

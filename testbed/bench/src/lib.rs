@@ -7,13 +7,13 @@
 //! | [`systems`] | the rivals: how each is started and stopped |
 //! | [`workloads`] | what they are compared by |
 //! | [`cell`] | one workload under one system: what is run and what is kept of it |
+//! | [`setting`] | what a cell runs, and its name |
 //! | [`guest`] | counters and CPU time of the guest, before and after |
 //! | [`matrix`] | which cells there are, and those that are done |
 //! | [`score`] | from counts to modelled time |
 //! | [`bounds`] | what could be reached by who knows the future |
 //! | [`measures`] | the numbers that a run is judged by |
 //! | [`significance`] | whether two sets of runs differ by more than chance |
-//! | [`spread`] | the median and the extremes of several runs |
 //! | [`summary`] | those of each workload under each system |
 //! | [`verdict`] | who wins, in a sentence |
 //! | [`model`] | the same cells in the simulator: how far it predicts them |
@@ -31,6 +31,7 @@ pub mod preset;
 pub mod progress;
 pub mod report;
 pub mod score;
+pub mod setting;
 pub mod significance;
 pub mod summary;
 pub mod systems;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
-use pghot_bench::cell::{Guest, Outcome, Setting};
+use pghot_bench::cell::{Guest, Outcome};
 use pghot_bench::kernel_tables::{self, KernelTables};
 use pghot_bench::matrix::{Matrix, Store};
 use pghot_bench::measures;
@@ -14,6 +14,7 @@ use pghot_bench::preset::Preset;
 use pghot_bench::progress::Progress;
 use pghot_bench::report::{self, Cell, Failure, Results, published};
 use pghot_bench::score::Costs;
+use pghot_bench::setting::Setting;
 use pghot_bench::summary::summarize;
 use pghot_bench::systems::{self, SYSTEMS};
 use pghot_bench::workloads;

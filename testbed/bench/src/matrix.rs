@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-use crate::cell::{Outcome, Setting};
+use crate::cell::Outcome;
 use crate::kernel_tables::KernelTables;
+use crate::setting::Setting;
 use crate::systems::{self, Home};
 use crate::workloads::{self, Scope, Workload};
 

@@ -7,9 +7,9 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use pghot_sim::emulated;
+use pghot_sim::machine::emulated;
+use pghot_sim::machine::memory::Backing;
 use pghot_sim::machine::{KernelSpec, PAGES_PER_MIB};
-use pghot_sim::memory::Backing;
 use pghot_sim::run::{Run, Sample, Simulation};
 use pghot_sim::scenario::{Mode, ProcessSpec, Recorded, Scenario};
 use pghot_testbed::Machine;
@@ -17,7 +17,8 @@ use pghot_witness::report::Slice;
 use pghot_workloads::plans::{self, Size};
 use serde::{Deserialize, Serialize};
 
-use crate::cell::{Outcome, RESERVE_MIB, Setting};
+use crate::cell::{Outcome, RESERVE_MIB};
+use crate::setting::Setting;
 
 /// Workloads that nobody looks at while the model is mended: what it is worth elsewhere.
 const HELD_OUT: [&str; 5] = ["chunks", "drift", "neighbour", "oversized", "sparse"];

@@ -11,7 +11,7 @@ use crate::cell::Outcome;
 use crate::guest::Growth;
 
 /// Base pages of a huge page.
-const HUGE_PAGES: f64 = pghot_sim::memory::HUGE_PAGES as f64;
+const HUGE_PAGES: f64 = pghot_sim::machine::memory::HUGE_PAGES as f64;
 
 /// What things cost, in ns. The figures are of the order that real machines show; they are stated
 /// in the report, and the same for all systems.

@@ -1,6 +1,6 @@
 //! Whether two sets of runs differ by more than chance, and by how much.
 
-use pghot_workloads::access::XorShift;
+use pghot_workloads::random::XorShift;
 use pghot_workloads::spread;
 
 /// Resamples of an interval.

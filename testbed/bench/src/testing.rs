@@ -5,8 +5,9 @@ use pghot_witness::report::{Report, Slice};
 use pghot_workloads::spread::Spread;
 use serde_json::Value;
 
-use crate::cell::{Outcome, Setting};
+use crate::cell::Outcome;
 use crate::guest::Growth;
+use crate::setting::Setting;
 use crate::summary::Line;
 
 /// A run in which nothing happened.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::{Arguments, Failed, Trial};
-use pghot_bench::cell::Setting;
+use pghot_bench::setting::Setting;
 use pghot_bench::systems;
 use pghot_bench::workloads::{self, Job, Ran};
 use pghot_testbed::{Kernel, Machine, Spec, Vm, guest_binaries, program};

@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use pghot_sim::emulated;
+use pghot_sim::machine::emulated;
 use pghot_sim::machine::{KernelSpec, PAGES_PER_MIB};
 use pghot_sim::run::Simulation;
 use pghot_sim::scenario::{Mode, PatternName, PhaseSpec, ProcessSpec, Scenario};

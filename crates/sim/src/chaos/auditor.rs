@@ -4,9 +4,9 @@
 use pghot_engine::{Outcome, Totals};
 
 use super::limit::{Bound, Limit, Slack};
-use crate::memory::{ABSENT, Page, node_of};
+use crate::machine::memory::{ABSENT, Page, node_of};
+use crate::machine::world::{Moved, Why, World};
 use crate::systems::Setting;
-use crate::world::{Moved, Why, World};
 
 /// No node: the page is absent.
 const NOWHERE: u8 = u8::MAX;

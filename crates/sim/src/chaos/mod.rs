@@ -4,17 +4,17 @@
 mod auditor;
 mod limit;
 
-use pghot_workloads::access::XorShift;
+use pghot_workloads::random::XorShift;
 
 pub use auditor::Auditor;
 
 use crate::Error;
+use crate::machine::memory::Backing;
+use crate::machine::trouble::Trouble;
 use crate::machine::{MachineSpec, NodeSpec};
-use crate::memory::Backing;
 use crate::run::Simulation;
 use crate::scenario::{Mode, PatternName, PhaseSpec, ProcessSpec, Scenario};
 use crate::systems::Setting;
-use crate::trouble::Trouble;
 
 /// Steps with trouble in one run.
 const STEPS: u32 = 120;

@@ -12,7 +12,7 @@ pub mod spec;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
-use prices::{Engine, Kernel, Threads};
+use prices::{Engine, KernelPrices, Threads};
 
 /// Bytes of a base page.
 const PAGE_BYTES: u64 = 4096;
@@ -85,7 +85,7 @@ pub enum Copier {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Migration {
     /// What its own work costs.
-    pub kernel: Kernel,
+    pub kernel: KernelPrices,
     /// Who copies.
     pub copier: Copier,
     /// Base pages of a batch; it holds one folio at least.
@@ -403,7 +403,7 @@ mod tests {
     #[test]
     fn the_first_folio_waits_for_the_batch_with_offload_only() {
         let warm = Migration {
-            kernel: Kernel {
+            kernel: KernelPrices {
                 cold_ns: 0.0,
                 cold_folios: 0,
                 ..ZEN3

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 /// The kernel's own work, and its copy on one CPU; what a scenario leaves out is that of [`ZEN3`].
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Kernel {
+pub struct KernelPrices {
     /// A call's own: entering, draining the LRU caches of all CPUs.
     pub call_ns: f64,
     /// The first batch of a call finds nothing in the caches.
@@ -40,15 +40,15 @@ pub struct Kernel {
     pub copy_bytes_per_ns: f64,
 }
 
-impl Default for Kernel {
-    fn default() -> Kernel {
+impl Default for KernelPrices {
+    fn default() -> KernelPrices {
         ZEN3
     }
 }
 
 /// Solved from the stock kernel's rows, n being the folios of a call and "first" the time to the
 /// first.
-pub const ZEN3: Kernel = Kernel {
+pub const ZEN3: KernelPrices = KernelPrices {
     // Assumed: one CPU used the pages, so the flush is local.
     flush_ns: 1_000.0,
     // 2A, order 9, n = 512, first 173 µs = flush 1 + cold unmap 0.5 + copy 170.7 + cold move 0.8.

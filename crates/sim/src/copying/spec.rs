@@ -3,10 +3,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::prices::{Kernel, PTDMA, ZEN3_THREADS};
+use super::prices::{KernelPrices, PTDMA, ZEN3_THREADS};
 use super::{Copier, Folios, HUGE_ORDER, Migration, STOCK_BATCH_PAGES};
-use crate::Error;
-use crate::machine::check_times;
+use crate::error::{Error, check_times};
 
 /// The largest batch that anybody has measured, in base pages.
 const BATCH_PAGES_MAX: u64 = 1 << 18;
@@ -25,7 +24,7 @@ pub struct MigrationSpec {
     /// Base pages that the kernel unmaps, copies and maps again at once.
     pub batch_pages: u64,
     /// What its own work costs, and a copy by one CPU.
-    pub kernel: Kernel,
+    pub kernel: KernelPrices,
 }
 
 /// See [`Copier`].
@@ -47,7 +46,7 @@ impl Default for MigrationSpec {
             copier: CopierKind::default(),
             channels: 1,
             batch_pages: STOCK_BATCH_PAGES,
-            kernel: Kernel::default(),
+            kernel: KernelPrices::default(),
         }
     }
 }

@@ -1,17 +1,17 @@
 //! Automatic NUMA Balancing V3 of 2012: autonumabench under six kernels.
 //!
-//! The model is that of [`crate::sockets`]. Calibration: the kernel without balancing, and of the
+//! The model is that of [`pghot_sockets`]. Calibration: the kernel without balancing, and of the
 //! costs of balancing two cells, the total system time of moron and of twostage.
 
 use pghot_published::autonuma::Autonuma as Published;
+use pghot_sockets::benchmark::BENCHMARKS;
+use pghot_sockets::machine::Machine;
+use pghot_sockets::policies::POLICIES;
+use pghot_sockets::run::{Figures, run};
 use pghot_workloads::spread;
 
 use super::{Cell, Descriptor, Table};
 use crate::Error;
-use crate::sockets::benchmark::BENCHMARKS;
-use crate::sockets::machine::Machine;
-use crate::sockets::policies::POLICIES;
-use crate::sockets::run::{Outcome, run};
 
 pub(super) const DESCRIPTOR: Descriptor = Descriptor {
     name: "autonuma",
@@ -27,7 +27,7 @@ const BASELINE: &str = "stats";
 const COST_CELLS: [&str; 2] = ["moron", "twostage"];
 
 /// What the runs with one seed came to: by policy, then by test.
-type Outcomes = Vec<Vec<Outcome>>;
+type RunFigures = Vec<Vec<Figures>>;
 
 fn make() -> Result<Vec<Table>, Error> {
     let published = Published::load();
@@ -36,7 +36,7 @@ fn make() -> Result<Vec<Table>, Error> {
 }
 
 /// All runs, by seed. Policies run side by side; none knows of another.
-fn run_all(machine: &Machine) -> Vec<Outcomes> {
+fn run_all(machine: &Machine) -> Vec<RunFigures> {
     let run_one = |policy, seed| {
         let tests = BENCHMARKS.iter();
         tests
@@ -51,7 +51,7 @@ fn run_all(machine: &Machine) -> Vec<Outcomes> {
             runs.collect::<Vec<_>>()
         });
         // A thread fails only by a panic, which is to go on here.
-        let finish = |run: std::thread::ScopedJoinHandle<Vec<Outcome>>| {
+        let finish = |run: std::thread::ScopedJoinHandle<Vec<Figures>>| {
             run.join()
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         };
@@ -61,14 +61,14 @@ fn run_all(machine: &Machine) -> Vec<Outcomes> {
 }
 
 /// Of a policy, over the seeds.
-fn median(runs: &[Outcomes], policy: usize, of_tests: &dyn Fn(&[Outcome]) -> f64) -> f64 {
+fn median(runs: &[RunFigures], policy: usize, of_tests: &dyn Fn(&[Figures]) -> f64) -> f64 {
     spread::median(runs.iter().map(|run| of_tests(&run[policy]))).unwrap_or(f64::NAN)
 }
 
 /// A figure of a run.
-type Get = fn(&Outcome) -> f64;
+type Get = fn(&Figures) -> f64;
 
-fn tables(published: &Published, runs: &[Outcomes]) -> Vec<Table> {
+fn tables(published: &Published, runs: &[RunFigures]) -> Vec<Table> {
     let times = |what: &str, rows: &[Vec<f64>], total: &[f64], costs: &[&str], get: Get| {
         let mut cells = Vec::new();
         for ((test, numbers), number) in published.tests.iter().zip(rows).zip(0..) {
@@ -115,14 +115,14 @@ fn tables(published: &Published, runs: &[Outcomes]) -> Vec<Table> {
 }
 
 /// The kernel's own idea of what its work costs; it reproduces the published row from the others.
-fn autonuma_cost(outcome: &Outcome) -> f64 {
-    0.005 * outcome.hint_faults + 7e-6 * outcome.pte_updates + 1.9e-5 * outcome.migrated_pages
+fn autonuma_cost(figures: &Figures) -> f64 {
+    0.005 * figures.hint_faults + 7e-6 * figures.pte_updates + 1.9e-5 * figures.migrated_pages
 }
 
 /// All tests together, by policy.
-fn sums(runs: &[Outcomes], get: Get) -> Vec<f64> {
+fn sums(runs: &[RunFigures], get: Get) -> Vec<f64> {
     let policies = 0..POLICIES.len();
-    let sum = |tests: &[Outcome]| tests.iter().map(get).sum();
+    let sum = |tests: &[Figures]| tests.iter().map(get).sum();
     policies.map(|policy| median(runs, policy, &sum)).collect()
 }
 
@@ -294,13 +294,13 @@ mod tests {
     fn the_printed_cost_follows_from_the_printed_counts() {
         let published = Published::load();
         for (column, &cost) in published.autonuma_cost.iter().enumerate() {
-            let outcome = Outcome {
+            let figures = Figures {
                 hint_faults: published.hint_faults[column],
                 pte_updates: published.pte_updates[column],
                 migrated_pages: published.pages_migrated[column],
-                ..Outcome::default()
+                ..Figures::default()
             };
-            assert!((autonuma_cost(&outcome) - cost).abs() <= 1.0);
+            assert!((autonuma_cost(&figures) - cost).abs() <= 1.0);
         }
     }
 

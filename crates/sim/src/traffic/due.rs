@@ -7,7 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::memory::Page;
+use crate::machine::memory::Page;
 
 /// Length of a piece of time.
 const PIECE_NS: u64 = 20_000_000;
@@ -70,7 +70,7 @@ impl Due {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pghot_workloads::access::XorShift;
+    use pghot_workloads::random::XorShift;
 
     #[test]
     fn they_come_in_order_whenever_they_are_pushed() {

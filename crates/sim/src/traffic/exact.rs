@@ -2,10 +2,10 @@
 
 use super::{access_ns, take_fault, tell, told_of};
 use crate::machine::NODES_MAX as NODES;
-use crate::memory::{ACCESSED, MARKED, Memory, node_of};
+use crate::machine::memory::{ACCESSED, MARKED, Memory, node_of};
+use crate::machine::world::World;
 use crate::systems::{System, Touch};
-use crate::task::Task;
-use crate::world::World;
+use crate::traffic::task::Task;
 
 /// Makes a task's accesses of the next `slice_ns`. Threads go one after the other; what one does is
 /// seen by the next only, so a slice must be short against everything that matters.

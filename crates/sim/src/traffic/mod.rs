@@ -1,14 +1,16 @@
-//! Making a process's accesses for a slice of time: one by one, or whole parts at once.
+//! Processes, and the accesses that they make in a slice of time: one by one, or whole parts at
+//! once.
 
 mod due;
 pub mod exact;
 pub mod statistical;
+pub mod task;
 
 use crate::machine::NODES_MAX;
-use crate::memory::{MARKED, Page};
+use crate::machine::memory::{MARKED, Page};
+use crate::machine::world::World;
 use crate::systems::{Fault, System, Touch};
-use crate::task::Task;
-use crate::world::World;
+use crate::traffic::task::Task;
 
 /// What an access takes by the node of its page, in ns.
 fn access_ns(world: &World, task: &Task, crowd: &[f64]) -> [f64; NODES_MAX] {

@@ -11,17 +11,17 @@
 
 use std::ops::Range;
 
-use pghot_workloads::access::XorShift;
+use pghot_workloads::random::XorShift;
 
 use super::due::Due;
 use super::{access_ns, take_fault, tell, told_of};
-use crate::heat::Heat;
 use crate::machine::NODES_MAX as NODES;
-use crate::memory::{HUGE_PAGES, MARKED, Memory, Page, node_of};
-use crate::rates::Part;
+use crate::machine::heat::Heat;
+use crate::machine::memory::{HUGE_PAGES, MARKED, Memory, Page, node_of};
+use crate::machine::rates::Part;
+use crate::machine::world::{Moved, World};
 use crate::systems::{System, Touch};
-use crate::task::Task;
-use crate::world::{Moved, World};
+use crate::traffic::task::Task;
 
 /// How long drawn times stay good.
 const EPOCH_NS: u64 = 10_000_000_000;

@@ -115,13 +115,7 @@ enum Event<'a> {
 }
 
 fn main() -> ExitCode {
-    match run(&Args::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("autonuma: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    report::exit_code("autonuma", run(&Args::parse()))
 }
 
 fn run(args: &Args) -> Result<()> {

@@ -97,10 +97,6 @@ enum Event<'a> {
         arrays: &'a [Array],
         nodes: NodePages,
     },
-    /// What waited begins.
-    Begin { nodes: NodePages },
-    /// All searches are made; what waits looks through its memory then, when it is let go again.
-    End { nodes: &'a NodePages },
     Done {
         /// Of the searches, without their checks.
         elapsed_s: f64,
@@ -120,13 +116,7 @@ enum Event<'a> {
 }
 
 fn main() -> ExitCode {
-    match run(&Args::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("bfs: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    report::exit_code("bfs", run(&Args::parse()))
 }
 
 fn run(args: &Args) -> Result<()> {
@@ -158,13 +148,13 @@ fn run(args: &Args) -> Result<()> {
         arrays: graph.arrays(),
         nodes: numa_maps::read(&region.range())?,
     })?;
-    if args.hold.is_some() {
-        hold::wait(args.hold.as_deref())?;
-        let nodes = numa_maps::read(&region.range())?;
-        report::print(&Event::Begin { nodes })?;
-    }
+    let (hold, nodes) = (args.hold.as_deref(), || numa_maps::read(&region.range()));
+    hold::begin(hold, nodes)?;
 
-    let marks = args.witness.then(|| Marks::open(&region)).transpose()?;
+    let marks = args
+        .witness
+        .then(|| Marks::open(&region.range()))
+        .transpose()?;
     let cpus = args.cpus.as_ref().map_or(&[][..], |list| list.ids());
     let mut usage = ThreadUsage::default();
     let search = |source: u32| {
@@ -180,7 +170,7 @@ fn run(args: &Args) -> Result<()> {
         sources.into_iter().map(search).collect::<Result<Vec<_>>>()
     })?;
 
-    let nodes = end(args, &region)?;
+    let nodes = hold::end(hold, nodes)?;
     let after = graph.page_sums();
     let errors = content.iter().zip(&after).filter(|(a, b)| a != b).count() as u64;
     report::print(&Event::Done {
@@ -198,15 +188,4 @@ fn run(args: &Args) -> Result<()> {
     })?;
     ensure!(errors == 0, "{errors} pages lost their content");
     Ok(())
-}
-
-/// Says where the pages are. Whoever holds it may look at the kernel's counters before its memory
-/// is looked through.
-fn end(args: &Args, region: &Region) -> Result<NodePages> {
-    let nodes = numa_maps::read(&region.range())?;
-    if args.hold.is_some() {
-        report::print(&Event::End { nodes: &nodes })?;
-        hold::wait(args.hold.as_deref())?;
-    }
-    Ok(nodes)
 }

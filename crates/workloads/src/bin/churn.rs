@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use pghot_workloads::churn::{Done, Worker};
+use pghot_workloads::report;
 
 /// Fork, exec, map, unmap, truncate and discard, at random, and check every page.
 ///
@@ -48,13 +49,7 @@ fn main() -> ExitCode {
         Some(number) => work(&args, number),
         None => lead(&args),
     };
-    match run {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("churn: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    report::exit_code("churn", run)
 }
 
 /// Workers are programs of their own, so that each has one thread and may fork.

@@ -19,20 +19,14 @@ use pghot_workloads::numa_maps::{self, NodePages};
 use pghot_workloads::placement::{Placement, PlacementQuery};
 use pghot_workloads::probe::{self, Felt};
 use pghot_workloads::region::Region;
-use pghot_workloads::report::{Done, Event, Ready, Sample, time_to_percent_s};
+use pghot_workloads::report::{self, Done, Event, Ready, Sample, time_to_percent_s};
 use pghot_workloads::sys::{self, ThreadUsage};
 
 /// Looking up every page takes too long to do it more often.
 const MIN_LOOKUP_MS: u64 = 500;
 
 fn main() -> ExitCode {
-    match run(&Args::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("hotset: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    report::exit_code("hotset", run(&Args::parse()))
 }
 
 fn run(args: &Args) -> Result<()> {
@@ -76,7 +70,10 @@ fn run(args: &Args) -> Result<()> {
         let hinter = Hinter::connect(socket, args.hint_ring)?;
         hinter.hint(&region, hot_set.pages())?;
     }
-    let marks = args.witness.then(|| Marks::open(&region)).transpose()?;
+    let marks = args
+        .witness
+        .then(|| Marks::open(&region.range()))
+        .transpose()?;
     let mark = |mark| {
         if let Some(marks) = &marks {
             marks.mark(mark);

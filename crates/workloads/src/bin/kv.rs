@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use clap::{Args, Parser};
-use pghot_workloads::access::XorShift;
 use pghot_workloads::kv::{Connection, Expected, Reply};
+use pghot_workloads::random::XorShift;
 use pghot_workloads::report;
 use pghot_workloads::zipf::Zipf;
 use serde::Serialize;
@@ -102,13 +102,7 @@ fn main() -> ExitCode {
         Command::Fill(data) => fill(&data),
         Command::Run(run) => self::run(&run),
     };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("kv: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    report::exit_code("kv", done)
 }
 
 fn fill(data: &Data) -> Result<()> {

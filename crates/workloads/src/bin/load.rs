@@ -122,10 +122,6 @@ enum Event<'a> {
         truth: Vec<Truth>,
         nodes: NodePages,
     },
-    /// What waited begins.
-    Begin { nodes: NodePages },
-    /// All accesses are made; what waits looks through its memory then, when it is let go again.
-    End { nodes: &'a NodePages },
     Done {
         elapsed_s: f64,
         accesses: u64,
@@ -139,13 +135,7 @@ enum Event<'a> {
 }
 
 fn main() -> ExitCode {
-    match run(&Args::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("load: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    report::exit_code("load", run(&Args::parse()))
 }
 
 fn run(args: &Args) -> Result<()> {
@@ -171,14 +161,11 @@ fn run(args: &Args) -> Result<()> {
         truth: plan.truth(),
         nodes: memory.nodes()?,
     })?;
-    if args.hold.is_some() {
-        hold::wait(args.hold.as_deref())?;
-        let nodes = memory.nodes()?;
-        report::print(&Event::Begin { nodes })?;
-    }
+    let hold = args.hold.as_deref();
+    hold::begin(hold, || memory.nodes())?;
 
     let open_marks = || match &memory {
-        Memory::Region(region) => Marks::open(region),
+        Memory::Region(region) => Marks::open(&region.range()),
         Memory::File(_) => Marks::open_alone(),
     };
     let marks = args.witness.then(open_marks).transpose()?;
@@ -193,11 +180,7 @@ fn run(args: &Args) -> Result<()> {
         slice: Duration::from_millis(args.slice_ms),
     };
     let times = load.run()?;
-    let nodes = memory.nodes()?;
-    if args.hold.is_some() {
-        report::print(&Event::End { nodes: &nodes })?;
-        hold::wait(args.hold.as_deref())?;
-    }
+    let nodes = hold::end(hold, || memory.nodes())?;
     let errors = memory.damaged_pages(args.seed);
     report::print(&Event::Done {
         elapsed_s: times.phases.last().map_or(0.0, |phase| phase.end_s),

@@ -96,13 +96,7 @@ enum Event {
 }
 
 fn main() -> ExitCode {
-    match run(&Args::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("migrate: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    report::exit_code("migrate", run(&Args::parse()))
 }
 
 fn run(args: &Args) -> Result<()> {

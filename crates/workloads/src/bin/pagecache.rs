@@ -10,13 +10,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::Parser;
-use pghot_workloads::access::{Pace, XorShift};
+use pghot_workloads::access::Pace;
 use pghot_workloads::args::seconds;
 use pghot_workloads::cached_file::CachedFile;
 use pghot_workloads::hot_set::{HotSet, Layout};
 use pghot_workloads::list::IdList;
 use pghot_workloads::numa_maps::NodePages;
 use pghot_workloads::placement::Placement;
+use pghot_workloads::random::XorShift;
 use pghot_workloads::report::{self, time_to_percent_s};
 use pghot_workloads::sys;
 use serde::Serialize;
@@ -153,13 +154,7 @@ struct Done {
 }
 
 fn main() -> ExitCode {
-    match run(&Args::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("pagecache: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    report::exit_code("pagecache", run(&Args::parse()))
 }
 
 fn run(args: &Args) -> Result<()> {

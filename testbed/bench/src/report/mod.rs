@@ -8,11 +8,12 @@ use anyhow::{Context, Result};
 use pghot_workloads::spread::Spread;
 use serde::Serialize;
 
-use crate::cell::{Outcome, Setting};
+use crate::cell::Outcome;
 use crate::kernel_tables::KernelTables;
 use crate::measures::{self, MEASURES, Measure};
 use crate::report::published::Comparison;
 use crate::score::Costs;
+use crate::setting::Setting;
 use crate::summary::{Group, Line};
 
 pub mod accuracy;

@@ -10,7 +10,7 @@ use pghot_workloads::plans::BENCHMARKS;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::cell::Setting;
+use crate::setting::Setting;
 
 mod fio;
 mod ours;

@@ -6,7 +6,7 @@ use pghot_testbed::{Process, Status, Vm};
 use serde_json::Value;
 
 use super::{Job, Prepared, Ran, mount, unmount};
-use crate::cell::Setting;
+use crate::setting::Setting;
 
 /// Where the guest's disk is mounted.
 const FOLDER: &str = "/data";

@@ -7,9 +7,9 @@ use std::time::Duration;
 use pghot_hotness::Nid;
 use pghot_sources::fake::{Access, AccessedBits, Owner};
 
-use crate::memory::{ABSENT, Page, pfn_of};
-use crate::task::Task;
-use crate::world::World;
+use crate::machine::memory::{ABSENT, Page, pfn_of};
+use crate::machine::world::World;
+use crate::traffic::task::Task;
 
 /// The accessed bits of the model, as sources read them.
 ///

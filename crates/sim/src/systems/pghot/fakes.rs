@@ -11,8 +11,8 @@ use pghot_sources::SOURCES;
 use pghot_sources::fake::{Access, Event, Fake};
 
 use super::bits::Bits;
-use crate::task::Task;
-use crate::world::World;
+use crate::machine::world::World;
+use crate::traffic::task::Task;
 
 /// All sources, started or not, in the order of [`SOURCES`].
 pub struct Fakes {

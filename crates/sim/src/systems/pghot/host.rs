@@ -6,10 +6,11 @@ use pghot_engine::{Batch, FileId, Found, Machine, Outcome, Owner, Place};
 use pghot_hotness::{Nid, Pfn};
 
 use super::EPOCH_MS;
-use crate::memory::{ABSENT, Memory, Page, page_of, pfn_of};
-use crate::node::Node;
-use crate::reclaim::{self, Lru};
-use crate::world::World;
+use crate::kernel::reclaim;
+use crate::machine::lru::Lru;
+use crate::machine::memory::{ABSENT, Memory, Page, page_of, pfn_of};
+use crate::machine::node::Node;
+use crate::machine::world::World;
 
 /// Finding out who maps a page, in ns.
 const RESOLVE_NS: f64 = 700.0;
@@ -100,7 +101,7 @@ impl Reclaim for Host<'_> {
         match self.world.nodes.get(nid as usize).map(|node| &node.lru) {
             Some(Lru::Generations(generations)) => Ok(vec![Lruvec {
                 memcg_id: 1,
-                generations: generations.list(self.world),
+                generations: generations.list(&self.world.memory, self.world.now_ns),
             }]),
             _ => Err(Unable::NoGenerations),
         }

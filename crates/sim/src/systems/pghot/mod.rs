@@ -22,14 +22,14 @@ use pghot_sources::fake::{Access, Event};
 use pghot_sources::{Descriptor as Source, SOURCES, hint_fault, hw_sample, page_cache};
 use serde_json::{Value, json};
 
-use super::gate::promote_in_fault;
 use super::{Descriptor, Fault, Setting, System, Touch};
 use crate::Error;
-use crate::memory::pfn_of;
-use crate::node::Node;
-use crate::scan::Scan;
-use crate::task::Task;
-use crate::world::World;
+use crate::kernel::promotion::promote_in_fault;
+use crate::kernel::scan::Scan;
+use crate::machine::memory::pfn_of;
+use crate::machine::node::Node;
+use crate::machine::world::World;
+use crate::traffic::task::Task;
 
 pub(super) const DESCRIPTOR: Descriptor = Descriptor {
     name: "pghot",

@@ -1,0 +1,126 @@
+//! NUMA balancing's scanner in tiering mode: some of a process's lower-tier pages are marked at
+//! each visit, so that their next access faults.
+//!
+//! As in `task_numa_work()`: a visit goes on where the last one ended, until it has marked
+//! something in `scan_size` of address space, or has gone through eight times as much, or is at the
+//! end; the first period is the scan delay, and it is adapted when the address space was gone
+//! through once.
+
+use crate::machine::memory::{ABSENT, HUGE_PAGES, MARKED, Page, Region, node_of};
+use crate::machine::world::World;
+use crate::machine::{KernelSpec, PAGES_PER_MIB};
+
+/// The scanner may take 1/33 of a thread's time.
+const REST_PER_WORK: f64 = 32.0;
+/// Address space per second that no process exceeds, in MiB.
+const MAX_SCAN_MIB_S: u64 = 2560;
+/// Address space of one visit that has nothing to mark.
+const VIRTUAL_FACTOR: u64 = 8;
+
+/// Where the scanner is in one process.
+#[derive(Debug, Clone)]
+pub struct Scan {
+    due_ns: u64,
+    period_ms: u64,
+    next: Page,
+    /// Times it went through the whole.
+    pub passes: u64,
+    /// Base pages promoted by faults since the last pass ended.
+    promoted_pages: u64,
+}
+
+impl Scan {
+    /// Of a process that begins now.
+    pub fn new(region: &Region, kernel: &KernelSpec, now_ns: u64) -> Scan {
+        Scan {
+            due_ns: now_ns + kernel.scan_delay_ms * 1_000_000,
+            // Not the minimum: that comes with the first adaptation.
+            period_ms: kernel.scan_delay_ms,
+            next: region.pages.start,
+            passes: 0,
+            promoted_pages: 0,
+        }
+    }
+
+    /// A fault of the process promoted pages.
+    pub fn note_promoted(&mut self, pages: u64) {
+        self.promoted_pages += pages;
+    }
+
+    /// A visit, if it is due: tells the newly marked folios, and returns what it took, in ns.
+    pub fn step(&mut self, world: &mut World, region: &Region, sink: &mut dyn FnMut(Page)) -> f64 {
+        if world.now_ns < self.due_ns || !region.backing.is_hinted() {
+            return 0.0;
+        }
+        let marked = self.visit(world, region, sink);
+        let spent_ns = marked as f64 * world.spec.costs.mark_ns;
+        let rest_ns = (self.period_ms * 1_000_000).max((spent_ns * REST_PER_WORK) as u64);
+        self.due_ns = world.now_ns + rest_ns;
+        if self.next >= region.pages.end {
+            self.next = region.pages.start;
+            self.passes += 1;
+            self.adapt(region, &world.spec.kernel);
+        }
+        spent_ns
+    }
+
+    /// Marks the next pages; returns the base pages marked.
+    fn visit(&mut self, world: &mut World, region: &Region, sink: &mut dyn FnMut(Page)) -> u64 {
+        let budget = world.spec.kernel.scan_size_mib * PAGES_PER_MIB;
+        let (mut left, mut virtual_left) = (budget, budget * VIRTUAL_FACTOR);
+        let mut marked = 0;
+        while left > 0 && virtual_left > 0 && self.next < region.pages.end {
+            let end = (self.next + HUGE_PAGES).min(region.pages.end);
+            let length = u64::from(end - self.next);
+            let here = mark_block(world, region, self.next..end, sink);
+            if here > 0 {
+                world.memory.stamp(self.next, world.now_ns / 1_000_000);
+                left = left.saturating_sub(length);
+                marked += here;
+            }
+            virtual_left = virtual_left.saturating_sub(length);
+            self.next = end;
+        }
+        world.counters.marked_pages += marked;
+        marked
+    }
+
+    /// `update_task_scan_period()`: promotions by faults count as private faults, and the period
+    /// gets a third longer. Other faults of the lower tier do not reach the statistics, so
+    /// without such promotions the period stays what it is.
+    fn adapt(&mut self, region: &Region, kernel: &KernelSpec) {
+        let windows = (region.pages.len() as u64)
+            .div_ceil(kernel.scan_size_mib * PAGES_PER_MIB)
+            .max(1);
+        let floor = 1000 * kernel.scan_size_mib / MAX_SCAN_MIB_S;
+        let min = floor.max(kernel.scan_period_min_ms / windows).max(1);
+        let max = min.max(kernel.scan_period_max_ms / windows);
+        if std::mem::take(&mut self.promoted_pages) > 0 {
+            let longer = self.period_ms + self.period_ms / 10 * 3;
+            self.period_ms = longer.clamp(min, max);
+        }
+    }
+}
+
+/// Marks the folios of a block that are present, in the lower tier, and not marked.
+fn mark_block(
+    world: &mut World,
+    region: &Region,
+    pages: std::ops::Range<Page>,
+    sink: &mut dyn FnMut(Page),
+) -> u64 {
+    let nodes = &world.nodes;
+    let step = region.folio_pages;
+    let mut marked = 0;
+    let first = pages.start;
+    let states = world.memory.states_mut(pages);
+    for (at, state) in states.iter_mut().enumerate().step_by(step as usize) {
+        let is_candidate = *state & (ABSENT | MARKED) == 0 && !nodes[node_of(*state)].is_top_tier;
+        if is_candidate {
+            *state |= MARKED;
+            marked += u64::from(step);
+            sink(first + at as Page);
+        }
+    }
+    marked
+}

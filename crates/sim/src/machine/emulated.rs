@@ -1,0 +1,76 @@
+//! A guest of an emulator, as a machine of the model: where a run in a guest is compared with the
+//! same in the model.
+//!
+//! All memory is equally fast there, so an access takes what it takes, wherever it goes. The
+//! kernel's work takes many times as long as on a server, and less of the guest's time if the
+//! guest's clock is slowed.
+
+use super::spec::{Costs, KernelSpec, MachineSpec, NodeSpec};
+use crate::copying::prices::KernelPrices;
+use crate::copying::spec::MigrationSpec;
+
+/// The part of an access that the model counts as latency; it wants some.
+const LATENCY_NS: f64 = 1.0;
+
+/// A hint fault, and a move in it. At the host's rate, workers' kernel time grew by 30 to 60 µs a
+/// fault that moved its page; how much of it is the fault is a guess. All pages of a visit take
+/// some 12 ms, so twice as much would not be seen.
+const HINT_FAULT_NS: f64 = 20_000.0;
+const MOVE_ALONE_NS: f64 = 25_000.0;
+
+/// Marking an entry: a guess, which in the model delays nothing below 30 µs.
+const MARK_NS: f64 = 1000.0;
+
+/// A call of `move_pages(2)`, and what each page adds: a line through the calls of 1 and of 4096
+/// pages of ARCHITECTURE.md, 5.7 and 90 ms.
+const CALL_NS: f64 = 5.7e6;
+const PAGE_NS: f64 = 20.6e3;
+
+/// A node of a machine with so many nodes.
+pub fn node(memory_mib: u64, cpus: u32, nodes: usize) -> NodeSpec {
+    NodeSpec {
+        memory_mib,
+        cpus,
+        latency_ns: match cpus {
+            0 => Vec::new(),
+            _ => vec![LATENCY_NS; nodes],
+        },
+        bandwidth_mib_s: None,
+    }
+}
+
+/// A machine of these nodes, in which an access takes so long; its clock is so many times slower
+/// than the host's.
+pub fn machine(
+    node: Vec<NodeSpec>,
+    kernel: KernelSpec,
+    access_ns: f64,
+    dilation: u32,
+) -> MachineSpec {
+    let guest = |host_ns: f64| host_ns / f64::from(dilation.max(1));
+    MachineSpec {
+        node,
+        kernel,
+        costs: Costs {
+            compute_ns: (access_ns - LATENCY_NS).max(0.0),
+            hint_fault_ns: guest(HINT_FAULT_NS),
+            mark_ns: guest(MARK_NS),
+            move_alone_ns: guest(MOVE_ALONE_NS),
+            ..Costs::default()
+        },
+        migration: MigrationSpec {
+            kernel: KernelPrices {
+                call_ns: guest(CALL_NS),
+                cold_ns: 0.0,
+                cold_folios: 0,
+                flush_ns: 0.0,
+                batch_end_ns: 0.0,
+                unmap_ns: 0.0,
+                entry_ns: 0.0,
+                move_ns: guest(PAGE_NS),
+                ..KernelPrices::default()
+            },
+            ..MigrationSpec::default()
+        },
+    }
+}

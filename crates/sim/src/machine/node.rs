@@ -1,0 +1,139 @@
+//! A node's memory: how much is free, the kernel's watermarks, and the lists that reclaim goes
+//! through.
+
+use super::lru::Lru;
+use super::spec::{KernelSpec, NodeSpec, PAGES_PER_MIB};
+
+/// The kernel's bounds of `min_free_kbytes`.
+const MIN_FREE_KIB: (f64, f64) = (128.0, 262_144.0);
+
+/// Free pages of a node that reclaim and promotion keep an eye on. See `mm/page_alloc.c`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Watermarks {
+    /// Only the kernel itself may go below.
+    pub min: u64,
+    /// kswapd begins below.
+    pub low: u64,
+    /// And ends above, unless tiering is on.
+    pub high: u64,
+    /// Then it ends above this one, so that promotion finds room.
+    pub promo: u64,
+}
+
+impl Watermarks {
+    /// Of a node among nodes with so many pages in all.
+    fn new(pages: u64, all_pages: u64, scale_factor: u64) -> Watermarks {
+        let all_kib = all_pages as f64 * 4.0;
+        let min_kib = (all_kib * 16.0)
+            .sqrt()
+            .clamp(MIN_FREE_KIB.0, MIN_FREE_KIB.1);
+        let min = (min_kib / 4.0 * pages as f64 / all_pages as f64) as u64;
+        let step = (min / 4).max(pages * scale_factor / 10_000);
+        Watermarks {
+            min,
+            low: min + step,
+            high: min + 2 * step,
+            promo: min + 3 * step,
+        }
+    }
+}
+
+/// A node's memory.
+#[derive(Debug, Clone)]
+pub struct Node {
+    /// All pages.
+    pub pages: u64,
+    /// Those that nobody has.
+    pub free: u64,
+    /// Where reclaim begins and ends.
+    pub watermarks: Watermarks,
+    /// Whether hot pages belong here.
+    pub is_top_tier: bool,
+    /// Offline nodes take no pages.
+    pub is_online: bool,
+    /// Whether kswapd is at work.
+    pub is_reclaiming: bool,
+    /// How far kswapd's work goes beyond this moment, in ns.
+    pub reclaim_ahead_ns: f64,
+    /// The folios here, if hot pages belong here.
+    pub lru: Lru,
+}
+
+impl Node {
+    /// An empty node of a machine with so many pages in all.
+    pub fn new(spec: &NodeSpec, all_pages: u64, kernel: &KernelSpec) -> Node {
+        let pages = spec.pages();
+        Node {
+            pages,
+            free: pages,
+            watermarks: Watermarks::new(pages, all_pages, kernel.watermark_scale_factor),
+            is_top_tier: spec.is_top_tier(),
+            is_online: true,
+            is_reclaiming: false,
+            reclaim_ahead_ns: 0.0,
+            lru: Lru::new(kernel.lru),
+        }
+    }
+
+    /// Pages that can be taken and still leave the high watermark free.
+    pub fn room(&self) -> u64 {
+        match self.is_online {
+            true => self.free.saturating_sub(self.watermarks.high),
+            false => 0,
+        }
+    }
+
+    /// Pages that can be taken such that kswapd wakes up and makes room for more, and nobody has to
+    /// reclaim for himself: down to half a step below the low watermark.
+    pub fn room_with_reclaim(&self) -> u64 {
+        let floor = (self.watermarks.min + self.watermarks.low) / 2;
+        match self.is_online {
+            true => self.free.saturating_sub(floor),
+            false => 0,
+        }
+    }
+
+    /// So much is free that the kernel promotes whatever faults: `pgdat_free_space_enough()`.
+    pub fn has_plenty(&self) -> bool {
+        let enough = (1024 * PAGES_PER_MIB).max(self.pages / 16);
+        self.is_online && self.free > self.watermarks.promo + enough
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(memory_mib: u64) -> Node {
+        let spec = NodeSpec {
+            memory_mib,
+            cpus: 1,
+            latency_ns: vec![100.0],
+            bandwidth_mib_s: None,
+        };
+        Node::new(&spec, spec.pages(), &KernelSpec::default())
+    }
+
+    #[test]
+    fn watermarks_are_a_step_apart() {
+        // 16 GiB: sqrt(16777216 KiB * 16) = 16384 KiB, and a thousandth of the node is more than a
+        // quarter of that.
+        let marks = node(16 << 10).watermarks;
+        assert_eq!(marks.min, 4096);
+        assert_eq!((marks.low, marks.high, marks.promo), (8290, 12_484, 16_678));
+    }
+
+    #[test]
+    fn plenty_is_a_gigabyte_more_than_promotion_needs() {
+        let mut node = node(4096);
+        assert!(node.has_plenty());
+        node.free = node.watermarks.promo + 1024 * PAGES_PER_MIB;
+        assert!(!node.has_plenty());
+        node.free = node.watermarks.high;
+        assert_eq!(node.room(), 0);
+        node.free += 5;
+        assert_eq!(node.room(), 5);
+        node.is_online = false;
+        assert_eq!(node.room(), 0);
+    }
+}

@@ -1,0 +1,9 @@
+//! Scenarios: a machine and what runs on it, from a file or from a recorded profile.
+
+mod file;
+mod plan;
+pub mod replay;
+mod spec;
+
+pub(crate) use file::read_toml;
+pub use spec::{Mode, PatternName, PhaseSpec, ProcessSpec, Recorded, Scenario};

@@ -1,5 +1,6 @@
 //! What can go wrong on the way from a machine file to an answer of the guest.
 
+use std::fmt::Debug;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -107,6 +108,13 @@ pub enum Error {
 }
 
 impl Error {
+    pub(crate) fn unexpected(what: &str, found: &impl Debug) -> Self {
+        Self::Unexpected {
+            what: what.to_owned(),
+            found: format!("{found:?}"),
+        }
+    }
+
     /// For `map_err` on an operation on `path`.
     pub(crate) fn io(path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io {

@@ -22,6 +22,16 @@
 //! # }
 //! ```
 //!
+//! | module | its one job |
+//! |---|---|
+//! | `machine`, `kernel` | what is booted: a machine file, a stock kernel's image |
+//! | `initramfs`, `program` | what is in the guest: our binaries, and programs of others |
+//! | `debian` | a guest that runs a real Debian |
+//! | `qemu`, [`protocol`] | the emulator, and the talk with the agent inside |
+//! | `vm`, `process` | the guest as tests see it, and processes in it |
+//! | `daemon`, [`damon`] | `pghot run` in a guest, and DAMON |
+//! | `ledger` | how steady each test is |
+//!
 //! The emulator is right about what the kernel does (page placement, counters, faults) and wrong
 //! about how long it takes: judge by counts, never by wall time.
 

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use crate::Error;
 use crate::protocol::{Answer, Call};
 use crate::qemu::Qemu;
-use crate::vm::unexpected;
 
 /// The agent waits in short turns: host and guest need not agree on how long a second is.
 const TURN: Duration = Duration::from_millis(500);
@@ -162,7 +161,7 @@ impl Process {
             Answer::Running => Ok(None),
             Answer::Exited(code) => Ok(Some(Status::Code(code))),
             Answer::Signaled(signal) => Ok(Some(Status::Signal(signal))),
-            other => Err(unexpected("answer to wait", &other)),
+            other => Err(Error::unexpected("answer to wait", &other)),
         }
     }
 
@@ -175,7 +174,7 @@ impl Process {
                 self.stderr.extend(stderr.0);
                 Ok(())
             }
-            other => Err(unexpected("answer to output", &other)),
+            other => Err(Error::unexpected("answer to output", &other)),
         }
     }
 }

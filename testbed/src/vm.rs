@@ -250,7 +250,7 @@ impl Vm {
             Answer::Spawned { process, pid } => {
                 Ok(Process::new(Arc::clone(&self.qemu), process, pid))
             }
-            other => Err(unexpected("answer to spawn", &other)),
+            other => Err(Error::unexpected("answer to spawn", &other)),
         }
     }
 
@@ -265,7 +265,7 @@ impl Vm {
             path: path.to_owned(),
         })? {
             Answer::Data(data) => Ok(data.0),
-            other => Err(unexpected(path, &other)),
+            other => Err(Error::unexpected(path, &other)),
         }
     }
 
@@ -299,7 +299,7 @@ impl Vm {
             path: path.to_owned(),
         })? {
             Answer::Exists(exists) => Ok(exists),
-            other => Err(unexpected(path, &other)),
+            other => Err(Error::unexpected(path, &other)),
         }
     }
 
@@ -309,7 +309,7 @@ impl Vm {
             path: path.to_owned(),
         })? {
             Answer::Names(names) => Ok(names),
-            other => Err(unexpected(path, &other)),
+            other => Err(Error::unexpected(path, &other)),
         }
     }
 
@@ -361,7 +361,7 @@ impl Vm {
     pub fn sweep(&self) -> Result<Vec<String>, Error> {
         match self.qemu.call(Call::Sweep)? {
             Answer::Names(names) => Ok(names),
-            other => Err(unexpected("answer to sweep", &other)),
+            other => Err(Error::unexpected("answer to sweep", &other)),
         }
     }
 
@@ -407,13 +407,6 @@ fn built_file(name: &str, package: &str) -> Result<PathBuf, Error> {
         path,
         command: format!("cargo build{release} -p {package}"),
     })
-}
-
-pub(crate) fn unexpected(what: &str, answer: &Answer) -> Error {
-    Error::Unexpected {
-        what: what.to_owned(),
-        found: format!("{answer:?}"),
-    }
 }
 
 fn counter_of(path: &str, text: &str, counter: &str) -> Result<u64, Error> {

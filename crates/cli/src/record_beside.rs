@@ -9,7 +9,7 @@ use anyhow::{Result, anyhow};
 use pghot_daemon::protocol::{self, ClientError, Request, Response};
 use pghot_daemon::status::{SourceState, Status};
 use pghot_linux::SysRoot;
-use pghot_linux::fights::fights;
+use pghot_linux::conflicts::conflicts;
 use pghot_linux::probe::Level;
 use pghot_sources::{Kind, SOURCES};
 
@@ -109,7 +109,7 @@ fn set(socket: &Path, mask: u64) -> Result<()> {
 /// is much.
 pub fn warn_of_the_kernels_readers(root: &SysRoot) {
     let readers = ["damon", "damon_stat"];
-    let found = fights(root).into_iter();
+    let found = conflicts(root).into_iter();
     for fight in found.filter(|fight| readers.contains(&fight.id) && fight.level != Level::Ok) {
         eprintln!(
             "pghot: warning: {} clears accessed bits, which the recording then misses, of huge \

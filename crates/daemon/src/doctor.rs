@@ -3,7 +3,7 @@
 //! Looks and changes nothing, and needs no daemon. Without root it sees less and says so.
 
 use pghot_linux::SysRoot;
-use pghot_linux::fights::fights;
+use pghot_linux::conflicts::conflicts;
 use pghot_linux::probe::{Finding, Level, features};
 use pghot_linux::topology::Topology;
 use pghot_sources::{Availability, Descriptor, SOURCES};
@@ -92,7 +92,7 @@ impl From<Finding> for Check {
 /// Looks at everything.
 pub fn examine(root: &SysRoot) -> Diagnosis {
     let features: Vec<Check> = features(root).into_iter().map(Check::from).collect();
-    let fights: Vec<Check> = fights(root).into_iter().map(Check::from).collect();
+    let fights: Vec<Check> = conflicts(root).into_iter().map(Check::from).collect();
     let sources = check_sources(root);
     let all = features.iter().chain(&sources).chain(&fights);
     Diagnosis {

@@ -112,7 +112,7 @@ mod tests {
         ] {
             let end = start + 4096;
             node.memory
-                .push(pghot_linux::topology::PfnRange { start, end, nid: 2 });
+                .push(pghot_linux::topology::NodeRange { start, end, nid: 2 });
         }
         let span = span_of(&topology).unwrap();
         let ranges: Vec<_> = span.ranges().map(|(r, _)| (r.start, r.end)).collect();

@@ -5,7 +5,7 @@
 pub mod bpf;
 pub mod cgroup;
 pub mod claim;
-pub mod fights;
+pub mod conflicts;
 pub mod file_mover;
 pub mod hint_fault_knobs;
 pub mod host;

@@ -15,7 +15,7 @@ const MAX_LIST_ID: u32 = 1 << 20;
 
 /// Page frames `start..end` that belong to one node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PfnRange {
+pub struct NodeRange {
     /// First page frame number.
     pub start: u64,
     /// One past the last page frame number.
@@ -24,7 +24,7 @@ pub struct PfnRange {
     pub nid: u32,
 }
 
-impl PfnRange {
+impl NodeRange {
     /// Length in base pages.
     pub fn pages(&self) -> u64 {
         self.end - self.start
@@ -41,7 +41,7 @@ pub struct Node {
     /// `MemTotal` of the node: pages the buddy allocator manages, in MiB. 0 for a memoryless node.
     pub memory_mib: u64,
     /// Online memory blocks, ascending, neighbours merged. A block may contain small holes.
-    pub memory: Vec<PfnRange>,
+    pub memory: Vec<NodeRange>,
     /// (nid, ACPI SLIT distance) to every online node; 10 is the node itself.
     pub distances: Vec<(u32, u32)>,
     /// `memory_tierN` that holds the node; smaller is faster. `None` without memory.
@@ -159,8 +159,8 @@ impl Topology {
     /// A memory block that straddles a node boundary at boot is listed by sysfs under both nodes.
     /// Two lower-tier nodes then claim the same frames; they are given to the range that starts
     /// first, because a record must have one place. The page itself knows its true node.
-    pub fn lower_tier_ranges(&self) -> Vec<PfnRange> {
-        let mut claimed: Vec<PfnRange> = self
+    pub fn lower_tier_ranges(&self) -> Vec<NodeRange> {
+        let mut claimed: Vec<NodeRange> = self
             .lower_tier_nodes()
             .flat_map(|node| node.memory.iter().copied())
             .collect();
@@ -189,13 +189,13 @@ impl Topology {
 }
 
 /// Appends a range that starts at or after the start of the last one, clipped to what is new.
-fn push_merged(ranges: &mut Vec<PfnRange>, range: PfnRange) {
+fn push_merged(ranges: &mut Vec<NodeRange>, range: NodeRange) {
     match ranges.last_mut() {
         Some(last) if range.end <= last.end => {}
         Some(last) if range.start <= last.end && range.nid == last.nid => last.end = range.end,
         Some(last) if range.start < last.end => {
             let start = last.end;
-            ranges.push(PfnRange { start, ..range });
+            ranges.push(NodeRange { start, ..range });
         }
         _ => ranges.push(range),
     }
@@ -250,7 +250,7 @@ fn read_block_bytes(root: &SysRoot) -> Result<Option<u64>, ReadError> {
 }
 
 /// Online blocks only. Block `memoryK` covers `[K, K + 1) * block size` of physical addresses.
-fn read_memory_blocks(dir: &Path, nid: u32, block_pages: u64) -> Result<Vec<PfnRange>, ReadError> {
+fn read_memory_blocks(dir: &Path, nid: u32, block_pages: u64) -> Result<Vec<NodeRange>, ReadError> {
     let mut ranges = Vec::new();
     for block in numbered_entries(dir, "memory")? {
         // A block that is unplugged between the listing and this read is simply not online.
@@ -259,7 +259,7 @@ fn read_memory_blocks(dir: &Path, nid: u32, block_pages: u64) -> Result<Vec<PfnR
             let start = block * block_pages;
             push_merged(
                 &mut ranges,
-                PfnRange {
+                NodeRange {
                     start,
                     end: start + block_pages,
                     nid,

@@ -140,21 +140,21 @@ pub(crate) fn report_young(
 pub(crate) type RuleOf = fn(Event, &Config) -> Option<Rule>;
 
 /// The fake of a source that reports events as they come.
-pub(crate) struct Teller {
+pub(crate) struct EventFake {
     descriptor: &'static Descriptor,
     rule_of: RuleOf,
     config: Config,
     reporter: Arc<BulkReporter>,
 }
 
-impl Teller {
+impl EventFake {
     pub(crate) fn boxed(
         descriptor: &'static Descriptor,
         rule_of: RuleOf,
         table: &Arc<Table>,
         config: &Config,
     ) -> Box<dyn Fake> {
-        Box::new(Teller {
+        Box::new(EventFake {
             descriptor,
             rule_of,
             config: *config,
@@ -163,7 +163,7 @@ impl Teller {
     }
 }
 
-impl Fake for Teller {
+impl Fake for EventFake {
     fn descriptor(&self) -> &'static Descriptor {
         self.descriptor
     }

@@ -1,7 +1,7 @@
-//! Features and fights of described machines.
+//! Features and conflicts of described machines.
 
 use pghot_linux::SysRoot;
-use pghot_linux::fights::fights;
+use pghot_linux::conflicts::conflicts;
 use pghot_linux::probe::{Finding, Level, features};
 
 use crate::fake::FakeTree;
@@ -44,7 +44,7 @@ fn good_machine() -> FakeTree {
 #[test]
 fn a_good_machine_is_all_ok() {
     let tree = good_machine();
-    for finding in features(&tree.root).iter().chain(&fights(&tree.root)) {
+    for finding in features(&tree.root).iter().chain(&conflicts(&tree.root)) {
         assert_eq!(finding.level, Level::Ok, "{finding:?}");
     }
 }
@@ -60,7 +60,7 @@ fn an_empty_machine_is_described_not_an_error() {
         assert_eq!(level(&findings, id), Level::Warn, "{id}");
     }
     assert_eq!(level(&findings, "debugfs"), Level::Ok, "optional");
-    fights(&tree.root);
+    conflicts(&tree.root);
 }
 
 #[test]
@@ -110,16 +110,16 @@ fn every_fight_is_seen() {
         "zoneinfo",
         "Node 1, zone   Normal\n  pages free     300000\n        present  400000\n",
     );
-    for finding in fights(&tree.root) {
+    for finding in conflicts(&tree.root) {
         assert_eq!(finding.level, Level::Warn, "{finding:?}");
         assert!(!finding.advice.is_empty(), "{finding:?}");
     }
     tree.proc("sys/kernel/numa_balancing", "1\n");
-    assert_eq!(level(&fights(&tree.root), "kernel_promotion"), Level::Ok);
+    assert_eq!(level(&conflicts(&tree.root), "kernel_promotion"), Level::Ok);
 }
 
 #[test]
 fn this_machine() {
     let root = SysRoot::default();
-    assert!(!features(&root).is_empty() && !fights(&root).is_empty());
+    assert!(!features(&root).is_empty() && !conflicts(&root).is_empty());
 }

@@ -1,7 +1,7 @@
 //! Nodes, tiers and PFN ranges of described machines.
 
 use pghot_linux::SysRoot;
-use pghot_linux::topology::{PfnRange, Topology, parse_range_list};
+use pghot_linux::topology::{NodeRange, Topology, parse_range_list};
 
 use crate::fake::{BLOCK_PAGES, FakeTree};
 
@@ -36,7 +36,7 @@ fn testbed_machine() {
     assert_eq!(topology.nearest_top_tier_node(9), None);
     assert_eq!(
         topology.lower_tier_ranges(),
-        [PfnRange {
+        [NodeRange {
             start: 32 * BLOCK_PAGES,
             end: 48 * BLOCK_PAGES,
             nid: 2
@@ -90,7 +90,7 @@ fn offline_blocks_split_ranges_and_shared_blocks_are_given_once() {
     tree.node(2, "", 2 << 20, "17 28 10 20", 0..0);
     tree.node(3, "", 2 << 20, "17 28 20 10", 46..50);
     tree.tier(22, "2-3");
-    let range = |start, end, nid| PfnRange {
+    let range = |start, end, nid| NodeRange {
         start: start * BLOCK_PAGES,
         end: end * BLOCK_PAGES,
         nid,

@@ -24,7 +24,7 @@ use pghot_linux::resolver::Resolver;
 use pghot_linux::{SysRoot, probe};
 
 use crate::bulk::BulkReporter;
-use crate::fake::{Event, Teller};
+use crate::fake::{Event, EventFake};
 use crate::folios::FolioReporter;
 use crate::worker::Worker;
 use crate::{
@@ -44,7 +44,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     check,
     start,
     fake: |table, config| {
-        Teller::boxed(
+        EventFake::boxed(
             &DESCRIPTOR,
             |event, config| (event == Event::Hint).then_some(config.rule),
             table,

@@ -8,7 +8,7 @@ use libbpf_rs::btf::{Btf, types::Func};
 use pghot_linux::SysRoot;
 
 use crate::attach::Reporter;
-use crate::fake::{Event, Teller};
+use crate::fake::{Event, EventFake};
 use crate::{
     Availability, Config, Descriptor, Error, Kind, ReadySample, Source, SourceCost, SourceStats,
     Start,
@@ -24,7 +24,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     check,
     start,
     fake: |table, config| {
-        Teller::boxed(
+        EventFake::boxed(
             &DESCRIPTOR,
             |event, config| (event == Event::CacheRead).then_some(config.rule),
             table,

@@ -5,8 +5,8 @@ use crate::root::{SysRoot, numbered_entries, read_optional};
 use crate::topology::Topology;
 use crate::watermarks::Watermarks;
 
-/// One thing that may fight with pghot.
-pub struct Fight {
+/// One thing that may conflict with pghot.
+pub struct Conflict {
     /// Stable name.
     pub id: &'static str,
     /// Looks at the machine.
@@ -24,50 +24,50 @@ pub struct Verdict {
     pub advice: &'static str,
 }
 
-/// Every fight, in the order `doctor` prints them.
-pub const FIGHTS: &[Fight] = &[
-    Fight {
+/// Every conflict, in the order `doctor` prints them.
+pub const CONFLICTS: &[Conflict] = &[
+    Conflict {
         id: "kernel_promotion",
         look: look_numa_balancing,
     },
-    Fight {
+    Conflict {
         id: "free_space_shortcut",
         look: look_shortcut,
     },
-    Fight {
+    Conflict {
         id: "demotion_enabled",
         look: look_demotion,
     },
-    Fight {
+    Conflict {
         id: "damon",
         look: look_damon,
     },
-    Fight {
+    Conflict {
         id: "damon_stat",
         look: look_damon_stat,
     },
-    Fight {
+    Conflict {
         id: "zone_reclaim_mode",
         look: look_zone_reclaim,
     },
 ];
 
-/// Looks for all [`FIGHTS`].
-pub fn fights(root: &SysRoot) -> Vec<Finding> {
-    let find = |fight: &Fight| {
+/// Looks for all [`CONFLICTS`].
+pub fn conflicts(root: &SysRoot) -> Vec<Finding> {
+    let find = |conflict: &Conflict| {
         let Verdict {
             level,
             meaning,
             advice,
-        } = (fight.look)(root);
+        } = (conflict.look)(root);
         Finding {
-            id: fight.id,
+            id: conflict.id,
             level,
             meaning,
             advice,
         }
     };
-    FIGHTS.iter().map(find).collect()
+    CONFLICTS.iter().map(find).collect()
 }
 
 fn ok(meaning: impl Into<String>) -> Verdict {
@@ -86,7 +86,7 @@ fn warn(meaning: impl Into<String>, advice: &'static str) -> Verdict {
     }
 }
 
-/// Not being able to look is worth a warning: the fight may be there.
+/// Not being able to look is worth a warning: the conflict may be there.
 fn unknown(error: impl std::fmt::Display) -> Verdict {
     warn(error.to_string(), "run `pghot doctor` as root")
 }

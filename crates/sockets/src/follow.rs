@@ -18,8 +18,8 @@ use super::machine::{Machine, NODES};
 use super::policies::Follow;
 use super::process::{Process, Thread};
 
-/// Places a thread, if there was a pass of the scanner since it was placed last.
-pub fn place(
+/// Chooses the home of a thread, if there was a pass of the scanner since it was placed last.
+pub fn choose_home(
     follow: Follow,
     machine: &Machine,
     processes: &mut [Process],
@@ -148,7 +148,7 @@ mod tests {
         let mut random = XorShift::new(1);
         let mut place = |threads: &mut Vec<Thread>| {
             let follow = Follow::Memory;
-            place(follow, &machine, &mut processes, threads, 0, &mut random);
+            choose_home(follow, &machine, &mut processes, threads, 0, &mut random);
         };
         place(&mut threads);
         assert_eq!((threads[0].home, threads[1].home), (Some(1), Some(0)));
@@ -167,7 +167,7 @@ mod tests {
         let mut random = XorShift::new(1);
         let mut place = |processes: &mut Vec<Process>, threads: &mut Vec<Thread>| {
             let follow = Follow::Memory;
-            place(follow, &machine, processes, threads, 1, &mut random);
+            choose_home(follow, &machine, processes, threads, 1, &mut random);
         };
         place(&mut processes, &mut threads);
         assert_eq!((threads[1].home, threads[1].period_ms), (Some(1), 600.0));

@@ -288,7 +288,7 @@ impl Run<'_> {
         if counted > 0.0 && policy.follow != Follow::Never {
             let (processes, threads) = (&mut self.processes, &mut self.threads);
             let random = &mut self.random;
-            follow::place(
+            follow::choose_home(
                 policy.follow,
                 self.machine,
                 processes,

@@ -13,11 +13,12 @@ use std::time::Duration;
 use pghot_hotness::{Nid, Pfn, Rule, Table};
 
 use crate::bulk::BulkReporter;
+use crate::young::Young;
 use crate::{Config, Descriptor, SourceStats};
 
 /// An access, as a source meets it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Access {
+pub struct FolioAccess {
     /// The folio, by its first page.
     pub head: Pfn,
     /// Base pages of the folio.
@@ -46,7 +47,7 @@ pub enum Event {
 
 /// Whose accessed bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Owner {
+pub enum BitOwner {
     /// A process's page tables.
     Process(u32),
     /// A control group's pages on one lower-tier node.
@@ -62,10 +63,10 @@ pub enum Owner {
 /// addresses, those of other tiers left out.
 pub trait AccessedBits {
     /// Everything that has pages in the lower tier, and how many.
-    fn owners(&self) -> Vec<(Owner, u64)>;
+    fn owners(&self) -> Vec<(BitOwner, u64)>;
 
     /// Clears the bits of these pages of an owner.
-    fn clear(&mut self, owner: Owner, pages: Range<u64>);
+    fn clear(&mut self, owner: BitOwner, pages: Range<u64>);
 
     /// CPU time that all calls took so far: what a source's budget is about.
     fn spent(&self) -> Duration {
@@ -73,7 +74,7 @@ pub trait AccessedBits {
     }
 
     /// Shows each folio of these pages whose bit is set.
-    fn young(&self, owner: Owner, pages: Range<u64>, sink: &mut dyn FnMut(&Access));
+    fn young(&self, owner: BitOwner, pages: Range<u64>, sink: &mut dyn FnMut(&FolioAccess));
 }
 
 /// A source on a modelled machine.
@@ -85,7 +86,7 @@ pub trait Fake: Send {
     fn configure(&mut self, config: &Config);
 
     /// Something happened. Most sources wait for one kind of event, or for none.
-    fn event(&mut self, _event: Event, _access: &Access, _now: Duration) {}
+    fn event(&mut self, _event: Event, _access: &FolioAccess, _now: Duration) {}
 
     /// Of so many misses of a CPU it looks at one: a model that does not know the others need not
     /// show them, if it counts them.
@@ -102,23 +103,15 @@ pub trait Fake: Send {
     fn stats(&self) -> SourceStats;
 }
 
-/// What a reader of accessed bits found.
-pub(crate) struct Found {
-    /// Base pages whose bit was set, reported or not.
-    pub young_pages: u64,
-    /// Folios that became ready.
-    pub ready: u64,
-}
-
 /// Reports the young pages of an owner that `is_due`, but for those that hint faults report.
 pub(crate) fn report_young(
     reporter: &BulkReporter,
     hint_faults_run: bool,
     bits: &dyn AccessedBits,
-    (owner, pages): (Owner, Range<u64>),
+    (owner, pages): (BitOwner, Range<u64>),
     now: Duration,
-    is_due: impl Fn(&Access) -> bool,
-) -> Found {
+    is_due: impl Fn(&FolioAccess) -> bool,
+) -> Young {
     let ready_before = reporter.stats().became_ready;
     let mut young_pages = 0;
     bits.young(owner, pages, &mut |access| {
@@ -130,7 +123,7 @@ pub(crate) fn report_young(
             reporter.report_folio(access.head, access.nid, access.pages, now);
         }
     });
-    Found {
+    Young {
         young_pages,
         ready: reporter.stats().became_ready - ready_before,
     }
@@ -173,7 +166,7 @@ impl Fake for EventFake {
         self.config = *config;
     }
 
-    fn event(&mut self, event: Event, access: &Access, now: Duration) {
+    fn event(&mut self, event: Event, access: &FolioAccess, now: Duration) {
         if let Some(rule) = (self.rule_of)(event, &self.config) {
             self.reporter
                 .report_folio_by(&rule, access.head, access.nid, access.pages, now);
@@ -208,8 +201,8 @@ mod tests {
     }
 
     impl Model {
-        fn access(&self, page: u64) -> Access {
-            Access {
+        fn access(&self, page: u64) -> FolioAccess {
+            FolioAccess {
                 head: FIRST + page,
                 pages: 1,
                 cpu: 0,
@@ -239,19 +232,19 @@ mod tests {
     }
 
     impl AccessedBits for Model {
-        fn owners(&self) -> Vec<(Owner, u64)> {
-            let lruvec = Owner::Lruvec {
+        fn owners(&self) -> Vec<(BitOwner, u64)> {
+            let lruvec = BitOwner::Lruvec {
                 memcg_id: 1,
                 nid: 2,
             };
-            vec![(Owner::Process(7), PAGES), (lruvec, PAGES)]
+            vec![(BitOwner::Process(7), PAGES), (lruvec, PAGES)]
         }
 
-        fn clear(&mut self, _owner: Owner, pages: Range<u64>) {
+        fn clear(&mut self, _owner: BitOwner, pages: Range<u64>) {
             self.young[pages.start as usize..pages.end as usize].fill(false);
         }
 
-        fn young(&self, _owner: Owner, pages: Range<u64>, sink: &mut dyn FnMut(&Access)) {
+        fn young(&self, _owner: BitOwner, pages: Range<u64>, sink: &mut dyn FnMut(&FolioAccess)) {
             for page in pages.filter(|&page| self.young[page as usize]) {
                 sink(&self.access(page));
             }

@@ -22,6 +22,7 @@ pub mod pgtscan;
 pub mod recorder;
 mod records;
 mod worker;
+mod young;
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -229,12 +229,17 @@ fn chunks(size: &Size) -> Plan {
 }
 
 fn skewed(size: &Size) -> Plan {
-    let pattern = Pattern::Skewed {
-        hot: 0..(size.pages / 10).max(1),
-        hot_percent: 90,
+    let hot = 0..(size.pages / 10).max(1);
+    one_phase(mostly(size, hot, 90), size.accesses)
+}
+
+/// So many of 100 accesses go to the hot pages, the others to any.
+fn mostly(size: &Size, hot: Range<u32>, hot_percent: u32) -> Pattern {
+    Pattern::Skewed {
+        hot,
+        hot_percent,
         all: 0..size.pages,
-    };
-    one_phase(pattern, size.accesses)
+    }
 }
 
 fn scan(size: &Size) -> Plan {
@@ -277,11 +282,7 @@ fn phase(size: &Size) -> Plan {
     let near_pages = size.full_tier();
     let length = (size.near_pages / 4).clamp(1, (size.pages - near_pages).max(2) / 2);
     let phase = |hot: Range<u32>| Phase {
-        pattern: Pattern::Skewed {
-            hot,
-            hot_percent: 90,
-            all: 0..size.pages,
-        },
+        pattern: mostly(size, hot, 90),
         accesses: size.accesses / 2,
     };
     let (first, second) = (size.pages - length, size.pages.saturating_sub(2 * length));
@@ -331,28 +332,19 @@ fn stream(size: &Size) -> Plan {
 
 fn oversized(size: &Size) -> Plan {
     let hot = size.near_pages.saturating_mul(2).clamp(1, size.pages);
-    let pattern = Pattern::Skewed {
-        hot: 0..hot,
-        hot_percent: 95,
-        all: 0..size.pages,
-    };
     Plan {
         near_pages: size.full_tier(),
-        ..one_phase(pattern, size.accesses)
+        ..one_phase(mostly(size, 0..hot, 95), size.accesses)
     }
 }
 
 /// Half of the cache that the harness models.
 fn cached(size: &Size) -> Plan {
     const PAGES: u32 = 16;
-    let pattern = Pattern::Skewed {
-        hot: size.pages.saturating_sub(PAGES)..size.pages,
-        hot_percent: 99,
-        all: 0..size.pages,
-    };
+    let hot = size.pages.saturating_sub(PAGES)..size.pages;
     Plan {
         near_pages: size.full_tier(),
-        ..one_phase(pattern, size.accesses)
+        ..one_phase(mostly(size, hot, 99), size.accesses)
     }
 }
 

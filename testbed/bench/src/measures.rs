@@ -30,7 +30,7 @@ pub struct Measure {
 struct Run<'a> {
     outcome: &'a Outcome,
     score: Score,
-    place: Option<Place>,
+    accuracy: Option<Accuracy>,
     best_share: f64,
     idle: Idle,
 }
@@ -104,13 +104,13 @@ pub static MEASURES: &[Measure] = &[
         of: |r| Some(r.counter("pgmigrate_fail")),
         doc: "Pages that the kernel tried to move and did not." },
     Measure { name: "precision", title: "precision", unit: "", digits: 3,
-        of: |r| Some(r.place?.precision),
+        of: |r| Some(r.accuracy?.precision),
         doc: "Of the pages in the top tier at their last access, the share that is hot." },
     Measure { name: "recall", title: "recall", unit: "", digits: 3,
-        of: |r| Some(r.place?.recall),
+        of: |r| Some(r.accuracy?.recall),
         doc: "Of the hot pages that the top tier has room for, the share that is there." },
     Measure { name: "f1", title: "F1", unit: "", digits: 3,
-        of: |r| Some(r.place?.f1()),
+        of: |r| Some(r.accuracy?.f1()),
         doc: "The harmonic mean of precision and recall." },
     Measure { name: "daemon_cpu_s", title: "daemon, s", unit: " s", digits: 2,
         of: |r| r.daemon_cpu_s(),
@@ -164,7 +164,7 @@ pub fn of(outcome: &Outcome, costs: &Costs, idle: Idle) -> BTreeMap<&'static str
         idle,
         outcome,
         score: Score::new(outcome, costs),
-        place: place(outcome),
+        accuracy: accuracy(outcome),
         best_share: best_share(outcome),
     };
     let measured = MEASURES.iter();
@@ -292,12 +292,12 @@ impl Run<'_> {
 
 /// Where the hot pages were at the end.
 #[derive(Clone, Copy)]
-struct Place {
+struct Accuracy {
     precision: f64,
     recall: f64,
 }
 
-impl Place {
+impl Accuracy {
     fn f1(self) -> f64 {
         match self.precision + self.recall {
             0.0 => 0.0,
@@ -308,7 +308,7 @@ impl Place {
 
 /// Of the last phase's hot pages, by where their last access went. None if the workload does not
 /// say what is hot.
-fn place(outcome: &Outcome) -> Option<Place> {
+fn accuracy(outcome: &Outcome) -> Option<Accuracy> {
     let truth: &Value = outcome.ready["truth"].as_array()?.last()?;
     let first = truth["first_hot"].as_u64()? as usize;
     let hot = truth["hot_pages"].as_u64()? as usize;
@@ -317,7 +317,7 @@ fn place(outcome: &Outcome) -> Option<Place> {
     let all_near = nodes.iter().filter(near).count();
     let hot_near = nodes.iter().skip(first).take(hot).filter(near).count();
     let possible = hot.min(outcome.room_pages as usize);
-    (possible > 0).then(|| Place {
+    (possible > 0).then(|| Accuracy {
         recall: (hot_near as f64 / possible as f64).min(1.0),
         precision: hot_near as f64 / all_near.max(1) as f64,
     })

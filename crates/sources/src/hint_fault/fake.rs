@@ -8,7 +8,7 @@ use pghot_hotness::Table;
 use super::DESCRIPTOR;
 use super::bursts::Bursts;
 use crate::bulk::BulkReporter;
-use crate::fake::{Access, Event, Fake};
+use crate::fake::{Event, Fake, FolioAccess};
 use crate::{Config, Descriptor, SourceStats};
 
 struct HintFaults {
@@ -36,7 +36,7 @@ impl Fake for HintFaults {
     }
 
     /// A quick fault fills its record. Pages of the model lie as in their process.
-    fn event(&mut self, event: Event, access: &Access, now: Duration) {
+    fn event(&mut self, event: Event, access: &FolioAccess, now: Duration) {
         let Event::HintFault(since_mark) = event else {
             return;
         };

@@ -91,7 +91,7 @@ pub fn run(
 ) {
     let mut period = event.attr.period;
     counters.period_events.store(period, Ordering::Relaxed);
-    let mut budget = Budget::start(counters);
+    let mut spending = Spending::start(counters);
     while pace.sleep(DRAIN_EVERY) {
         let now = monotonic();
         for channel in channels {
@@ -100,8 +100,8 @@ pub fn run(
                 .drain(&mut |record| intake.take(&record, channel.nid, now));
         }
         intake.flush(now);
-        if budget.since.elapsed() >= ADAPT_EVERY {
-            let (busy, elapsed, lost) = budget.spent(counters);
+        if spending.since.elapsed() >= ADAPT_EVERY {
+            let (busy, elapsed, lost) = spending.spent(counters);
             let next = event.limits.next(period, busy, elapsed, lost);
             if next != period {
                 period = next;
@@ -124,15 +124,15 @@ fn set_period(channels: &[Channel], period: u64, counters: &Counters) {
 }
 
 /// What was spent since the last look.
-struct Budget {
+struct Spending {
     since: Instant,
     cpu: Duration,
     lost: u64,
 }
 
-impl Budget {
-    fn start(counters: &Counters) -> Budget {
-        Budget {
+impl Spending {
+    fn start(counters: &Counters) -> Spending {
+        Spending {
             since: Instant::now(),
             cpu: thread_cpu(),
             lost: counters.lost_samples.load(Ordering::Relaxed),
@@ -141,7 +141,7 @@ impl Budget {
 
     /// CPU time, wall time and lost samples; starts anew.
     fn spent(&mut self, counters: &Counters) -> (Duration, Duration, u64) {
-        let before = std::mem::replace(self, Budget::start(counters));
+        let before = std::mem::replace(self, Spending::start(counters));
         (
             self.cpu.saturating_sub(before.cpu),
             self.since.duration_since(before.since),

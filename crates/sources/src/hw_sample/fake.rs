@@ -11,7 +11,7 @@ use super::DESCRIPTOR;
 use super::drain::{ADAPT_EVERY, DRAIN_EVERY};
 use super::period::Limits;
 use crate::bulk::BulkReporter;
-use crate::fake::{Access, AccessedBits, Event, Fake};
+use crate::fake::{AccessedBits, Event, Fake, FolioAccess};
 use crate::{Config, Descriptor, SourceStats};
 
 /// In misses, which are far fewer than what the real events count: no hardware is modelled exactly.
@@ -64,7 +64,7 @@ impl Fake for Sampler {
         self.reporter.set_rule(&config.rule);
     }
 
-    fn event(&mut self, event: Event, access: &Access, now: Duration) {
+    fn event(&mut self, event: Event, access: &FolioAccess, now: Duration) {
         let Event::Misses(misses) = event else {
             return;
         };
@@ -116,16 +116,16 @@ mod tests {
 
     use super::*;
     use crate::QuickFault;
-    use crate::fake::Owner;
+    use crate::fake::BitOwner;
 
     struct NoBits;
 
     impl AccessedBits for NoBits {
-        fn owners(&self) -> Vec<(Owner, u64)> {
+        fn owners(&self) -> Vec<(BitOwner, u64)> {
             Vec::new()
         }
-        fn clear(&mut self, _: Owner, _: Range<u64>) {}
-        fn young(&self, _: Owner, _: Range<u64>, _: &mut dyn FnMut(&Access)) {}
+        fn clear(&mut self, _: BitOwner, _: Range<u64>) {}
+        fn young(&self, _: BitOwner, _: Range<u64>, _: &mut dyn FnMut(&FolioAccess)) {}
     }
 
     #[test]
@@ -144,7 +144,7 @@ mod tests {
             hint_faults_run: false,
         };
         let mut fake = fake(&table, &config);
-        let access = Access {
+        let access = FolioAccess {
             head: SECTION_PAGES,
             pages: 1,
             cpu: 0,

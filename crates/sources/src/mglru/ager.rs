@@ -13,9 +13,10 @@ use pghot_linux::thread_cpu;
 use tracing::warn;
 
 use super::generations::{Generations, Moment};
-use super::schedule::{Found, Pass, Schedule};
+use super::schedule::{Pass, Schedule};
 use crate::Config;
 use crate::worker::Pace;
+use crate::young::Young;
 
 /// The shortest sleep between two rounds: each reads the list of all memcgs.
 const ROUND_MIN: Duration = Duration::from_millis(100);
@@ -153,16 +154,16 @@ impl Aging {
         self.set(field::THREAD, unsafe { libc::gettid() } as u64);
     }
 
-    /// No more are reported. Returns what was found, and how many young pages were new and recent.
-    fn end(&self) -> (Found, u64, u64) {
+    /// No more are reported. Returns what was seen, and how many young pages were new and recent.
+    fn end(&self) -> (Young, u64, u64) {
         self.set(field::THREAD, 0);
         let new_pages = self.take(field::NEW_PAGES);
         let recent_pages = self.take(field::RECENT_PAGES);
-        let found = Found {
+        let seen = Young {
             young_pages: self.take(field::RECORDED_PAGES) + new_pages + recent_pages,
-            ready_folios: self.take(field::READY_FOLIOS),
+            ready: self.take(field::READY_FOLIOS),
         };
-        (found, new_pages, recent_pages)
+        (seen, new_pages, recent_pages)
     }
 }
 
@@ -283,7 +284,7 @@ impl Ager {
         {
             generations.read(pass.key.nid, max_seq, Moment::After);
         }
-        let (found, new_pages, recent_pages) = self.aging.end();
+        let (seen, new_pages, recent_pages) = self.aging.end();
         let cpu = thread_cpu().saturating_sub(cpu);
         let took = monotonic().saturating_sub(start);
 
@@ -295,7 +296,7 @@ impl Ager {
                 shared.add(Counter::Agings, 1);
                 shared.add(Counter::AgingsNotReported, pass.previous.is_none().into());
                 shared.max(Counter::AgingUsMax, took.as_micros() as u64);
-                self.schedule.done(pass, start, cpu, found);
+                self.schedule.done(pass, start, cpu, seen);
                 return;
             }
             Err(Refusal::Gone) => Counter::RefusedMemcgGone,
@@ -350,10 +351,10 @@ mod tests {
         aging.set(field::RECORDED_PAGES, 512);
         aging.set(field::RECENT_PAGES, 2);
         aging.set(field::READY_FOLIOS, 1);
-        let (found, new_pages, recent_pages) = aging.end();
-        assert_eq!((found.young_pages, found.ready_folios), (514, 1));
+        let (seen, new_pages, recent_pages) = aging.end();
+        assert_eq!((seen.young_pages, seen.ready), (514, 1));
         assert_eq!((new_pages, recent_pages), (0, 2));
         assert_eq!(aging.words()[field::THREAD].load(Ordering::Relaxed), 0);
-        assert_eq!(aging.end(), (Found::default(), 0, 0));
+        assert_eq!(aging.end(), (Young::default(), 0, 0));
     }
 }

@@ -9,9 +9,10 @@ use pghot_hotness::{Pfn, Table};
 use pghot_linux::lru_gen::{Key, Listed};
 
 use super::DESCRIPTOR;
-use super::schedule::{Found, Pass, Schedule};
+use super::schedule::{Pass, Schedule};
 use crate::bulk::BulkReporter;
-use crate::fake::{AccessedBits, Fake, Owner, report_young};
+use crate::fake::{AccessedBits, BitOwner, Fake, report_young};
+use crate::young::Young;
 use crate::{Config, Descriptor, SourceStats};
 
 /// The entry of the source's [`DESCRIPTOR`].
@@ -44,20 +45,19 @@ impl Ager {
         })
     }
 
-    fn pass(&self, pass: Pass, pages: u64, bits: &mut dyn AccessedBits, now: Duration) -> Found {
+    fn pass(&self, pass: Pass, pages: u64, bits: &mut dyn AccessedBits, now: Duration) -> Young {
         let (memcg_id, nid) = (pass.key.memcg_id, pass.key.nid);
-        let owner = Owner::Lruvec { memcg_id, nid };
-        let mut found = Found::default();
+        let owner = BitOwner::Lruvec { memcg_id, nid };
+        let mut seen = Young::default();
         if let Some(previous) = pass.previous {
             let leave_hinted = self.config.hint_faults_run;
             let of = (owner, 0..pages);
-            let seen = report_young(&self.reporter, leave_hinted, bits, of, now, |access| {
+            seen = report_young(&self.reporter, leave_hinted, bits, of, now, |access| {
                 !self.is_reported_since(access.head, previous, now)
             });
-            (found.young_pages, found.ready_folios) = (seen.young_pages, seen.ready);
         }
         bits.clear(owner, 0..pages);
-        found
+        seen
     }
 }
 
@@ -80,19 +80,19 @@ impl Fake for Ager {
         schedule.set_rule(&rule);
         let owners = bits.owners().into_iter();
         let present = owners.filter_map(|(owner, pages)| match owner {
-            Owner::Lruvec { memcg_id, nid } => {
+            BitOwner::Lruvec { memcg_id, nid } => {
                 // Its memcgs are never removed, so nobody compares generations.
                 Some((Key { memcg_id, nid }, Listed { max_seq: 0, pages }))
             }
-            Owner::Process(_) => None,
+            BitOwner::Process(_) => None,
         });
         let present: BTreeMap<Key, Listed> = present.collect();
         schedule.update(&present, now);
         while let Some(pass) = schedule.next(now) {
             let pages = present.get(&pass.key).map_or(0, |l| l.pages);
             let spent = bits.spent();
-            let found = self.pass(pass, pages, bits, now);
-            schedule.done(pass, now, bits.spent() - spent, found);
+            let seen = self.pass(pass, pages, bits, now);
+            schedule.done(pass, now, bits.spent() - spent, seen);
         }
         let wait = schedule.wait(now);
         self.schedule = Some(schedule);

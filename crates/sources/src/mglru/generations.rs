@@ -7,7 +7,7 @@ use libbpf_rs::{OpenObject, Result as BpfResult};
 use pghot_hotness::{Nid, Pfn, SECTION_PAGES, Span};
 use pghot_linux::bpf::{self, Callable};
 
-use super::place::youngest;
+use super::page_flags::youngest;
 use crate::Error;
 use crate::attach::{Reporter, choose};
 

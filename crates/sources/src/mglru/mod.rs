@@ -26,7 +26,7 @@ use generations::Generations;
 mod ager;
 mod fake;
 mod generations;
-mod place;
+mod page_flags;
 mod schedule;
 
 /// The entry of [`crate::SOURCES`].
@@ -181,7 +181,7 @@ fn start(start: &mut Start<'_>) -> Result<Box<dyn Source>, Error> {
             Ok(())
         }
         Way::Generations => {
-            place::prepare(object);
+            page_flags::prepare(object);
             generations::prepare(object, span)
         }
     };
@@ -198,7 +198,7 @@ fn start(start: &mut Start<'_>) -> Result<Box<dyn Source>, Error> {
         Way::Generations => {
             let first = nodes.keys().next().copied();
             let nid = first.ok_or_else(|| Error::Setup("there is no lower tier".into()))?;
-            let shift = place::find(&root, &mut reporter, nid)?;
+            let shift = page_flags::find(&root, &mut reporter, nid)?;
             (None, Some(Generations::new(&reporter, span, shift)?))
         }
     };

@@ -17,6 +17,7 @@ use pghot_hotness::Rule;
 use pghot_linux::lru_gen::{Key, Listed};
 
 use crate::budget::Budget;
+use crate::young::Young;
 
 /// From one pass over a lruvec to the next, work time included, if the window allows it: that of
 /// the kernel proposal.
@@ -38,15 +39,6 @@ const REST_MAX: Duration = Duration::from_secs(32);
 /// Records tell times to 256 ms, and this thread is woken late: passes this much closer than the
 /// window surely count together.
 const SLACK: Duration = Duration::from_millis(512);
-
-/// What a pass over a lruvec found.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Found {
-    /// Base pages that were accessed since the pass before, reported or not.
-    pub young_pages: u64,
-    /// Folios that it made ready.
-    pub ready_folios: u64,
-}
 
 /// A pass to make now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -157,8 +149,8 @@ impl Schedule {
         })
     }
 
-    /// A pass was made: it began at `start`, cost `cpu`, and found something.
-    pub fn done(&mut self, pass: Pass, start: Duration, cpu: Duration, found: Found) {
+    /// A pass was made: it began at `start`, cost `cpu`, and saw that.
+    pub fn done(&mut self, pass: Pass, start: Duration, cpu: Duration, seen: Young) {
         self.budget.spend(cpu);
         let (slowest, freq_threshold) = (self.period(), self.freq_threshold);
         let fastest = (slowest / 2).max(PERIOD_MIN);
@@ -172,7 +164,7 @@ impl Schedule {
             lruvec.period = slowest;
         } else {
             lruvec.owed = lruvec.owed.saturating_sub(1);
-            let is_useful = found.young_pages >= USEFUL_PAGES;
+            let is_useful = seen.young_pages >= USEFUL_PAGES;
             if is_useful {
                 lruvec.useless = 0;
                 lruvec.rest = REST_MIN;
@@ -180,7 +172,7 @@ impl Schedule {
                 lruvec.useless += 1;
             }
             // A hot set that has just been found is seldom found completely at once.
-            lruvec.period = if is_useful && found.ready_folios > 0 {
+            lruvec.period = if is_useful && seen.ready > 0 {
                 lruvec.period * 3 / 4
             } else {
                 lruvec.period * 5 / 4
@@ -261,17 +253,17 @@ mod tests {
         nid: 2,
     };
     const CHEAP: Duration = Duration::from_millis(1);
-    const NOTHING: Found = Found {
+    const NOTHING: Young = Young {
         young_pages: 0,
-        ready_folios: 0,
+        ready: 0,
     };
-    const WARM: Found = Found {
+    const WARM: Young = Young {
         young_pages: USEFUL_PAGES,
-        ready_folios: 0,
+        ready: 0,
     };
-    const READY: Found = Found {
+    const READY: Young = Young {
         young_pages: USEFUL_PAGES,
-        ready_folios: 1,
+        ready: 1,
     };
 
     fn rule(freq_threshold: u32, window_ms: u32) -> Rule {
@@ -305,13 +297,13 @@ mod tests {
             }
         }
 
-        fn until(&mut self, end: Duration, cost: Duration, found: Found) {
+        fn until(&mut self, end: Duration, cost: Duration, seen: Young) {
             while self.now < end {
                 self.schedule.update(&self.present, self.now);
                 let round = self.now;
                 while let Some(pass) = self.schedule.next(round) {
                     self.passes.push((self.now, pass));
-                    self.schedule.done(pass, self.now, cost, found);
+                    self.schedule.done(pass, self.now, cost, seen);
                     self.now += cost;
                 }
                 self.now += self.schedule.wait(self.now).max(at(1));

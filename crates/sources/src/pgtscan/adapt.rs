@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use pghot_hotness::Rule;
 
+use crate::young::Young;
+
 /// kscand's bounds and start values.
 const PERIOD_MIN_MS: u64 = 600;
 const PERIOD_MAX_MS: u64 = 5000;
@@ -22,15 +24,6 @@ const USEFUL_MIN_PAGES: u64 = 256;
 /// Between clearing and reading: a page that is touched less often than once in this time is seen
 /// by chance only. kscand looks at what was touched since the last scan, a whole period.
 const OBSERVE_MAX_MS: u64 = 500;
-
-/// What one scan found in the lower tier.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Found {
-    /// Pages whose accessed bit was set.
-    pub young_pages: u64,
-    /// Pages that this scan made ready.
-    pub ready_pages: u64,
-}
 
 /// The part of the update rule that decides how far apart scans may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,13 +106,13 @@ impl Adapt {
     }
 
     /// Learns from a scan that came `since_last` after the one before.
-    pub fn learn(&mut self, found: Found, window: Window, since_last: Option<Duration>) {
+    pub fn learn(&mut self, seen: Young, window: Window, since_last: Option<Duration>) {
         let before = if self.useful_pages < USEFUL_MIN_PAGES {
             0
         } else {
             self.useful_pages
         };
-        let now = (before >> 4) + found.young_pages;
+        let now = (before >> 4) + seen.young_pages;
         match (before > 0, now >= USEFUL_MIN_PAGES) {
             (false, false) => {
                 self.period_ms = self.period_ms * 115 / 100;
@@ -132,7 +125,7 @@ impl Adapt {
             // kscand goes on speeding up while pages are young. But a slow sweep over a large cold
             // memory has young pages in every scan, never the same ones: only what became ready
             // says that scanning pays.
-            (true, true) if found.ready_pages > 0 => {
+            (true, true) if seen.ready > 0 => {
                 self.period_ms = self.period_ms * 85 / 100;
                 self.size_bytes *= 2;
             }
@@ -148,7 +141,7 @@ impl Adapt {
         }
         // kscand knows no window. Pages seen further apart than that never become ready, so while
         // there are candidates, be they ever so few, the period must fit.
-        let max_ms = if found.young_pages > 0 {
+        let max_ms = if seen.young_pages > 0 {
             PERIOD_MAX_MS.min(longest_ms)
         } else {
             PERIOD_MAX_MS
@@ -169,17 +162,17 @@ mod tests {
         unit_ms: 256,
     };
 
-    fn young(young_pages: u64) -> Found {
-        Found {
+    fn young(young_pages: u64) -> Young {
+        Young {
             young_pages,
-            ready_pages: 0,
+            ready: 0,
         }
     }
 
-    fn ready(pages: u64) -> Found {
-        Found {
+    fn ready(pages: u64) -> Young {
+        Young {
             young_pages: pages,
-            ready_pages: pages,
+            ready: pages,
         }
     }
 
@@ -194,10 +187,10 @@ mod tests {
         assert_eq!(scans(1 << 20), 6);
     }
 
-    fn after(founds: &[Found]) -> Adapt {
+    fn after(looks: &[Young]) -> Adapt {
         let mut adapt = Adapt::new();
-        for found in founds {
-            adapt.learn(*found, WINDOW, None);
+        for seen in looks {
+            adapt.learn(*seen, WINDOW, None);
         }
         adapt
     }

@@ -8,10 +8,10 @@ use std::time::Duration;
 use pghot_hotness::Table;
 
 use super::DESCRIPTOR;
-use super::adapt::{Adapt, Found, Window};
+use super::adapt::{Adapt, Window};
 use crate::budget::Budget;
 use crate::bulk::BulkReporter;
-use crate::fake::{AccessedBits, Fake, Owner, report_young};
+use crate::fake::{AccessedBits, BitOwner, Fake, report_young};
 use crate::{Config, Descriptor, SourceStats};
 
 const PAGE_BYTES: u64 = 4096;
@@ -31,7 +31,7 @@ pub(super) fn fake(table: &Arc<Table>, config: &Config) -> Box<dyn Fake> {
 struct Scanner {
     reporter: Arc<BulkReporter>,
     config: Config,
-    processes: BTreeMap<Owner, Process>,
+    processes: BTreeMap<BitOwner, Process>,
     /// Made at the first step, which tells the time.
     budget: Option<Budget>,
 }
@@ -98,8 +98,8 @@ impl Fake for Scanner {
         let window = Window::of(&self.config.rule);
         let hint_faults_run = self.config.hint_faults_run;
         let mut owners = bits.owners();
-        owners.retain(|(owner, _)| matches!(owner, Owner::Process(_)));
-        let present: BTreeMap<Owner, u64> = owners.into_iter().collect();
+        owners.retain(|(owner, _)| matches!(owner, BitOwner::Process(_)));
+        let present: BTreeMap<BitOwner, u64> = owners.into_iter().collect();
         self.processes
             .retain(|owner, _| present.contains_key(owner));
         for (&owner, &pages) in &present {
@@ -125,13 +125,9 @@ impl Fake for Scanner {
             let of = (owner, piece.clone());
             let seen = report_young(&self.reporter, hint_faults_run, bits, of, now, |_| true);
             budget.spend(bits.spent() - spent);
-            let found = Found {
-                young_pages: seen.young_pages,
-                ready_pages: seen.ready,
-            };
             let since_last = process.last_read.map(|last| now - last);
-            process.adapt.learn(found, window, since_last);
-            process.go_on(&piece, pages, found.ready_pages, window, now);
+            process.adapt.learn(seen, window, since_last);
+            process.go_on(&piece, pages, seen.ready, window, now);
         }
         self.budget = Some(budget);
         Some(STEP)

@@ -13,7 +13,7 @@ use pghot_linux::host::monotonic;
 use pghot_linux::thread_cpu;
 use tracing::debug;
 
-use super::adapt::{Found, SIZE_MAX_BYTES, Window};
+use super::adapt::{SIZE_MAX_BYTES, Window};
 use super::counters::Counters;
 use super::process::{ADDRESS_END, LOOK_MAX, Process, Step, next_due};
 use crate::Config;
@@ -23,6 +23,7 @@ use crate::page_tables::clear::{self, ClearCost, FLUSH_DELAY, Method, PidFd};
 use crate::page_tables::procs::{Procs, RESIDENT_MIN_PAGES};
 use crate::page_tables::walk::{Leave, Request, Walked, Walker};
 use crate::worker::Pace;
+use crate::young::Young;
 
 /// As many as kscand takes.
 const PROCESSES_MAX: usize = 4096;
@@ -367,15 +368,15 @@ impl Scanner {
         let now = monotonic();
         self.counters.scans.add(1);
         self.counters.young_pages.add(survey.young_pages);
-        let ready_pages = reporter.stats().became_ready - ready_before;
+        let ready = reporter.stats().became_ready - ready_before;
         if !survey.is_busy {
-            let found = Found {
+            let seen = Young {
                 young_pages: survey.young_pages,
-                ready_pages,
+                ready,
             };
             let window = self.window();
             let since_last = process.last_read.map(|last| now - last);
-            process.adapt.learn(found, window, since_last);
+            process.adapt.learn(seen, window, since_last);
             process.entries = survey.entries;
             process.lower = survey.lower;
             process.lower_pages = if process.is_whole() {
@@ -388,8 +389,8 @@ impl Scanner {
         process.scans += 1;
         // Nothing else of the process waits.
         let is_all = process.is_whole() && survey.end.is_none();
-        let may_stay = is_all && (!process.lower.is_empty() || ready_pages > 0);
-        if may_stay || self.window().stays(process.scans, ready_pages) {
+        let may_stay = is_all && (!process.lower.is_empty() || ready > 0);
+        if may_stay || self.window().stays(process.scans, ready) {
             process.then(Step::Clear, (cleared_at + process.adapt.period()).max(now));
         } else {
             process.advance(now);

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use pghot_hotness::Nid;
-use pghot_sources::fake::{Access, AccessedBits, Owner};
+use pghot_sources::fake::{AccessedBits, BitOwner, FolioAccess};
 
 use crate::machine::memory::{ABSENT, Page, pfn_of};
 use crate::machine::world::World;
@@ -28,10 +28,10 @@ impl Bits<'_> {
     }
 
     /// Pages of the machine by the numbers that an owner's pages have.
-    fn pages(&self, owner: Owner, pages: &Range<u64>) -> Option<Range<Page>> {
+    fn pages(&self, owner: BitOwner, pages: &Range<u64>) -> Option<Range<Page>> {
         let pid = match owner {
-            Owner::Process(pid) => pid,
-            Owner::Lruvec { memcg_id, .. } => memcg_id as u32,
+            BitOwner::Process(pid) => pid,
+            BitOwner::Lruvec { memcg_id, .. } => memcg_id as u32,
         };
         let mut regions = self.world.memory.regions().iter();
         let region = regions.find(|region| region.pid == pid)?;
@@ -60,14 +60,14 @@ impl AccessedBits for Bits<'_> {
         Duration::from_nanos(self.spent_ns() as u64)
     }
 
-    fn owners(&self) -> Vec<(Owner, u64)> {
+    fn owners(&self) -> Vec<(BitOwner, u64)> {
         let tasks = self.tasks.iter();
         tasks
             .filter(|task| task.is_running() && task.region.backing.is_mapped())
             .flat_map(|task| {
                 let pages = task.region.pages.len() as u64;
-                let process = Owner::Process(self.pid_of(task));
-                let lruvec = Owner::Lruvec {
+                let process = BitOwner::Process(self.pid_of(task));
+                let lruvec = BitOwner::Lruvec {
                     memcg_id: u64::from(self.pid_of(task)),
                     nid: task.region.home,
                 };
@@ -76,7 +76,7 @@ impl AccessedBits for Bits<'_> {
             .collect()
     }
 
-    fn clear(&mut self, owner: Owner, pages: Range<u64>) {
+    fn clear(&mut self, owner: BitOwner, pages: Range<u64>) {
         if let Some(pages) = self.pages(owner, &pages) {
             self.count(&pages);
             let World {
@@ -89,7 +89,7 @@ impl AccessedBits for Bits<'_> {
         }
     }
 
-    fn young(&self, owner: Owner, pages: Range<u64>, sink: &mut dyn FnMut(&Access)) {
+    fn young(&self, owner: BitOwner, pages: Range<u64>, sink: &mut dyn FnMut(&FolioAccess)) {
         let Some(pages) = self.pages(owner, &pages) else {
             return;
         };
@@ -104,7 +104,7 @@ impl AccessedBits for Bits<'_> {
                 continue;
             }
             if world.heat.is_accessed(&world.memory, head, world.now_ns) {
-                sink(&Access {
+                sink(&FolioAccess {
                     head: pfn_of(head),
                     pages: u64::from(region.folio_pages),
                     cpu: 0,

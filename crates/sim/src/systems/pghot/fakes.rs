@@ -8,7 +8,7 @@ use std::time::Duration;
 use pghot_engine::arbiter::{self, Config, Kind};
 use pghot_hotness::Table;
 use pghot_sources::SOURCES;
-use pghot_sources::fake::{Access, Event, Fake};
+use pghot_sources::fake::{Event, Fake, FolioAccess};
 
 use super::bits::Bits;
 use crate::machine::world::World;
@@ -50,7 +50,7 @@ impl Fakes {
     }
 
     /// Something happened, which each of them may see.
-    pub fn tell(&mut self, event: Event, access: &Access, now: Duration) {
+    pub fn tell(&mut self, event: Event, access: &FolioAccess, now: Duration) {
         for started in self.slots.iter_mut().flatten() {
             started.fake.event(event, access, now);
         }

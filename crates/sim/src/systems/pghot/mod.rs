@@ -18,7 +18,7 @@ use pghot_engine::{
     Waiting, marking,
 };
 use pghot_hotness::{Format, Nid, Pfn, Rule, Span, Table};
-use pghot_sources::fake::{Access, Event};
+use pghot_sources::fake::{Event, FolioAccess};
 use pghot_sources::{Descriptor as Source, SOURCES, hint_fault, hw_sample, page_cache};
 use serde_json::{Value, json};
 
@@ -129,7 +129,7 @@ impl Pghot {
         }
     }
 
-    fn tell(&mut self, event: Event, access: &Access, world: &mut World) {
+    fn tell(&mut self, event: Event, access: &FolioAccess, world: &mut World) {
         let now = daemon_time(world);
         for _ in 0..world.trouble.reports() {
             self.fakes.tell(event, access, now);
@@ -247,9 +247,9 @@ fn daemon_time(world: &World) -> Duration {
         + Duration::from_nanos(world.now_ns)
 }
 
-fn access_of(world: &World, touch: &Touch) -> Access {
+fn access_of(world: &World, touch: &Touch) -> FolioAccess {
     let is_near = world.nodes[world.memory.node(touch.head)].is_top_tier;
-    Access {
+    FolioAccess {
         head: match is_near {
             true => UNTRACKED,
             false => pfn_of(touch.head),
@@ -273,7 +273,7 @@ impl System for Pghot {
             node,
             latency_ms,
         } = *fault;
-        let access = Access {
+        let access = FolioAccess {
             head: pfn_of(head),
             pages: u64::from(pages),
             cpu: 0,

@@ -1,6 +1,7 @@
 //! A source's own thread: it works, says what that cost, and sleeps until it is time or the source
-//! is dropped.
+//! is dropped. And what sources have in common whose thread reports.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -8,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use pghot_linux::thread_cpu;
 
-use crate::Error;
+use crate::bulk::BulkReporter;
+use crate::{Config, Descriptor, Error, ReadySample, Source, SourceCost, SourceStats};
 
 /// A running thread. Dropping it ends the thread and waits for that.
 pub(crate) struct Worker {
@@ -100,6 +102,64 @@ impl Pace {
     fn note_cpu(&self) {
         self.cpu_ns
             .store(thread_cpu().as_nanos() as u64, Ordering::Relaxed);
+    }
+}
+
+/// A source whose thread reports by a [`BulkReporter`].
+pub(crate) struct WorkerSource<O> {
+    pub descriptor: &'static Descriptor,
+    pub reporter: Arc<BulkReporter>,
+    /// Owns what the thread works with, which ends with it.
+    pub worker: Worker,
+    pub own: O,
+}
+
+/// What only one such source has.
+pub(crate) trait Own: Send {
+    /// Works so from now on; the rule is the reporter's.
+    fn configure(&mut self, _config: &Config) {}
+
+    /// What it costs besides the thread.
+    fn cost(&self) -> SourceCost {
+        SourceCost::default()
+    }
+
+    /// Its own counters.
+    fn details(&self) -> BTreeMap<String, u64>;
+}
+
+impl<O: Own> Source for WorkerSource<O> {
+    fn descriptor(&self) -> &'static Descriptor {
+        self.descriptor
+    }
+
+    fn configure(&mut self, config: &Config) -> Result<(), Error> {
+        self.reporter.set_rule(&config.rule);
+        self.own.configure(config);
+        Ok(())
+    }
+
+    fn stats(&self) -> Result<SourceStats, Error> {
+        Ok(self.reporter.stats())
+    }
+
+    fn drain_ready(&mut self, sink: &mut dyn FnMut(ReadySample)) {
+        self.reporter.drain_ready(sink);
+    }
+
+    fn is_dead(&self) -> bool {
+        self.worker.is_dead()
+    }
+
+    fn cost(&self) -> SourceCost {
+        SourceCost {
+            thread_cpu_ns: self.worker.cpu_ns(),
+            ..self.own.cost()
+        }
+    }
+
+    fn details(&self) -> BTreeMap<String, u64> {
+        self.own.details()
     }
 }
 

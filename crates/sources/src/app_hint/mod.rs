@@ -26,11 +26,8 @@ use pghot_linux::{SysRoot, probe};
 use crate::bulk::BulkReporter;
 use crate::fake::{Event, EventFake};
 use crate::folios::FolioReporter;
-use crate::worker::Worker;
-use crate::{
-    Availability, Config, Descriptor, Error, Kind, ReadySample, Source, SourceCost, SourceStats,
-    Start,
-};
+use crate::worker::{Own, Worker, WorkerSource};
+use crate::{Availability, Descriptor, Error, Kind, Source, Start};
 use pages::Refusal;
 use server::{Counters, Server};
 use socket::Listener;
@@ -55,9 +52,6 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 
 struct AppHint {
     counters: Arc<Counters>,
-    reporter: Arc<BulkReporter>,
-    /// Owns the socket and all connections: they end with it.
-    worker: Worker,
 }
 
 fn check(root: &SysRoot) -> Availability {
@@ -94,43 +88,16 @@ fn start(start: &mut Start<'_>) -> Result<Box<dyn Source>, Error> {
         start.table,
         nearest.collect(),
     );
-    let worker = Worker::spawn(DESCRIPTOR.name, move |pace| server.run(pace))?;
-    Ok(Box::new(AppHint {
-        counters,
+    Ok(Box::new(WorkerSource {
+        descriptor: &DESCRIPTOR,
         reporter,
-        worker,
+        // The socket and all connections end with it.
+        worker: Worker::spawn(DESCRIPTOR.name, move |pace| server.run(pace))?,
+        own: AppHint { counters },
     }))
 }
 
-impl Source for AppHint {
-    fn descriptor(&self) -> &'static Descriptor {
-        &DESCRIPTOR
-    }
-
-    fn configure(&mut self, config: &Config) -> Result<(), Error> {
-        self.reporter.set_rule(&config.rule);
-        Ok(())
-    }
-
-    fn stats(&self) -> Result<SourceStats, Error> {
-        Ok(self.reporter.stats())
-    }
-
-    fn drain_ready(&mut self, sink: &mut dyn FnMut(ReadySample)) {
-        self.reporter.drain_ready(sink);
-    }
-
-    fn is_dead(&self) -> bool {
-        self.worker.is_dead()
-    }
-
-    fn cost(&self) -> SourceCost {
-        SourceCost {
-            thread_cpu_ns: self.worker.cpu_ns(),
-            ..SourceCost::default()
-        }
-    }
-
+impl Own for AppHint {
     fn details(&self) -> BTreeMap<String, u64> {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let mut details = BTreeMap::from([

@@ -30,11 +30,8 @@ use pghot_linux::{SysRoot, probe};
 use tracing::{info, warn};
 
 use crate::bulk::BulkReporter;
-use crate::worker::Worker;
-use crate::{
-    Availability, Config, Descriptor, Error, Kind, ReadySample, Source, SourceCost, SourceStats,
-    Start,
-};
+use crate::worker::{Own, Worker, WorkerSource};
+use crate::{Availability, Descriptor, Error, Kind, Source, Start};
 use event::EVENT_VARIABLE;
 use intake::{Counters, Intake};
 
@@ -59,9 +56,6 @@ struct HwSample {
     event_name: &'static str,
     cpus: usize,
     counters: Arc<Counters>,
-    reporter: Arc<BulkReporter>,
-    /// Owns the events: they end with it.
-    worker: Worker,
 }
 
 fn wanted() -> Option<String> {
@@ -124,47 +118,22 @@ fn start(start: &mut Start<'_>) -> Result<Box<dyn Source>, Error> {
     let intake = Intake::new(start.table, &reporter, &counters, find_heads);
     let (event_name, cpus) = (event.name, channels.len());
     let of_thread = Arc::clone(&counters);
-    let worker = Worker::spawn(DESCRIPTOR.name, move |pace| {
-        drain::run(pace, &event, &channels, intake, &of_thread);
-    })?;
-    Ok(Box::new(HwSample {
-        event_name,
-        cpus,
-        counters,
+    Ok(Box::new(WorkerSource {
+        descriptor: &DESCRIPTOR,
         reporter,
-        worker,
+        // The events end with it.
+        worker: Worker::spawn(DESCRIPTOR.name, move |pace| {
+            drain::run(pace, &event, &channels, intake, &of_thread);
+        })?,
+        own: HwSample {
+            event_name,
+            cpus,
+            counters,
+        },
     }))
 }
 
-impl Source for HwSample {
-    fn descriptor(&self) -> &'static Descriptor {
-        &DESCRIPTOR
-    }
-
-    fn configure(&mut self, config: &Config) -> Result<(), Error> {
-        self.reporter.set_rule(&config.rule);
-        Ok(())
-    }
-
-    fn stats(&self) -> Result<SourceStats, Error> {
-        Ok(self.reporter.stats())
-    }
-
-    fn drain_ready(&mut self, sink: &mut dyn FnMut(ReadySample)) {
-        self.reporter.drain_ready(sink);
-    }
-
-    fn is_dead(&self) -> bool {
-        self.worker.is_dead()
-    }
-
-    fn cost(&self) -> SourceCost {
-        SourceCost {
-            thread_cpu_ns: self.worker.cpu_ns(),
-            ..SourceCost::default()
-        }
-    }
-
+impl Own for HwSample {
     fn details(&self) -> BTreeMap<String, u64> {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let c = &self.counters;

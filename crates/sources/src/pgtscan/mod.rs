@@ -17,11 +17,8 @@ use crate::bulk::BulkReporter;
 use crate::page_tables::clear::ClearCost;
 use crate::page_tables::procs::Procs;
 use crate::page_tables::walk::Walker;
-use crate::worker::Worker;
-use crate::{
-    Availability, Config, Descriptor, Error, Kind, ReadySample, Source, SourceCost, SourceStats,
-    Start,
-};
+use crate::worker::{Own, Worker, WorkerSource};
+use crate::{Availability, Config, Descriptor, Error, Kind, Source, SourceCost, Start};
 use counters::Counters;
 use scanner::Scanner;
 
@@ -41,10 +38,8 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 const NEEDS: &[&str] = &["page_size", "btf", "lockdown", "cap_syslog"];
 
 struct PageTableScan {
-    reporter: Arc<BulkReporter>,
     counters: Arc<Counters>,
     config: Arc<RwLock<Config>>,
-    worker: Worker,
 }
 
 fn check(root: &SysRoot) -> Availability {
@@ -78,42 +73,21 @@ fn start(start: &mut Start<'_>) -> Result<Box<dyn Source>, Error> {
         clear_cost: ClearCost::measure(),
         fallback_nid: nearest.unwrap_or(0),
     };
-    Ok(Box::new(PageTableScan {
+    Ok(Box::new(WorkerSource {
+        descriptor: &DESCRIPTOR,
         reporter,
-        counters,
-        config,
-        worker: Worker::spawn("pgtscan", move |pace| scanner.run(pace))?,
+        worker: Worker::spawn(DESCRIPTOR.name, move |pace| scanner.run(pace))?,
+        own: PageTableScan { counters, config },
     }))
 }
 
-impl Source for PageTableScan {
-    fn descriptor(&self) -> &'static Descriptor {
-        &DESCRIPTOR
-    }
-
-    fn configure(&mut self, config: &Config) -> Result<(), Error> {
-        self.reporter.set_rule(&config.rule);
+impl Own for PageTableScan {
+    fn configure(&mut self, config: &Config) {
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = *config;
-        Ok(())
-    }
-
-    fn stats(&self) -> Result<SourceStats, Error> {
-        Ok(self.reporter.stats())
-    }
-
-    fn drain_ready(&mut self, sink: &mut dyn FnMut(ReadySample)) {
-        self.reporter.drain_ready(sink);
-    }
-
-    fn is_dead(&self) -> bool {
-        self.worker.is_dead()
     }
 
     fn cost(&self) -> SourceCost {
-        SourceCost {
-            thread_cpu_ns: self.worker.cpu_ns(),
-            ..self.counters.cost()
-        }
+        self.counters.cost()
     }
 
     fn details(&self) -> BTreeMap<String, u64> {

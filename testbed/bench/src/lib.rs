@@ -13,9 +13,7 @@
 //! | [`score`] | from counts to modelled time |
 //! | [`bounds`] | what could be reached by who knows the future |
 //! | [`measures`] | the numbers that a run is judged by |
-//! | [`significance`] | whether two sets of runs differ by more than chance |
-//! | [`summary`] | those of each workload under each system |
-//! | [`verdict`] | who wins, in a sentence |
+//! | [`summary`] | medians of each workload under each system, and who wins, by a test |
 //! | [`model`] | the same cells in the simulator: how far it predicts them |
 //! | [`kernel_tables`] | what the kernel does without any system: moves by batch, balancing |
 //! | [`report`] | JSON, CSV, tables and pages |
@@ -32,10 +30,8 @@ pub mod progress;
 pub mod report;
 pub mod score;
 pub mod setting;
-pub mod significance;
 pub mod summary;
 pub mod systems;
-pub mod verdict;
 pub mod workloads;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Who wins, in a sentence: by a test, or not at all.
 
-use crate::significance::Compared;
-use crate::summary::Line;
+use super::Line;
+use super::significance::Compared;
 
 /// A system may cost a workload that has nothing to gain so much more than doing nothing.
 const HARMLESS: f64 = 1.01;

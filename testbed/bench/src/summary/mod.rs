@@ -1,5 +1,8 @@
 //! Medians and spreads of the runs of each workload under each system.
 
+mod significance;
+mod verdict;
+
 use std::collections::BTreeMap;
 
 use pghot_workloads::spread::{Spread, median};
@@ -10,7 +13,7 @@ use crate::cell::Outcome;
 use crate::measures::{self, Idle, TOTAL_S};
 use crate::score::Costs;
 use crate::systems;
-use crate::verdict::verdict;
+use verdict::verdict;
 
 /// One system at one workload.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -12,6 +12,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("crates/hotness", &[]),
     ("crates/engine", &["hotness"]),
     ("crates/linux", &["hotness", "engine"]),
+    ("crates/page", &[]),
     ("crates/profile", &[]),
     ("crates/published", &[]),
     (
@@ -30,6 +31,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "engine",
             "hotness",
+            "page",
             "sources",
             "profile",
             "published",
@@ -42,7 +44,14 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("testbed", &[]),
     (
         "testbed/bench",
-        &["published", "sim", "testbed", "witness", "workloads"],
+        &[
+            "page",
+            "published",
+            "sim",
+            "testbed",
+            "witness",
+            "workloads",
+        ],
     ),
     ("testbed/dilate", &[]),
     ("testbed/plugin", &["witness"]),

@@ -1,5 +1,6 @@
 //! `pghot sim sweep`: how much of the top tier a scenario needs, and what a tunable is worth.
 
+use std::fmt::Display;
 use std::fs;
 use std::io::{IsTerminal, stderr};
 use std::path::{Path, PathBuf};
@@ -7,7 +8,7 @@ use std::time::Instant;
 
 use anyhow::{Result, anyhow};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use pghot_sim::sweep::report::{answers, csv, page};
+use pghot_sim::sweep::report::{answers, page, write_csv};
 use pghot_sim::sweep::{Sweep, curves};
 
 use crate::Usage;
@@ -113,17 +114,18 @@ pub fn run(matches: &ArgMatches) -> Result<()> {
         .get_one::<PathBuf>("out")
         .map_or(Path::new("out"), PathBuf::as_path);
     fs::create_dir_all(out).map_err(|error| anyhow!("cannot make {}: {error}", out.display()))?;
-    let html = page(&sweep.scenario.name, &curves, limit_percent)?;
-    for (name, text) in [("sweep.csv", csv(&rows)), ("sweep.html", html)] {
-        let path = out.join(name);
-        fs::write(&path, text)
-            .map_err(|error| anyhow!("cannot write {}: {error}", path.display()))?;
-    }
+    let cannot_write =
+        |path: &Path, error: &dyn Display| anyhow!("cannot write {}: {error}", path.display());
+    let path = out.join("sweep.csv");
+    write_csv(&path, &rows).map_err(|error| cannot_write(&path, &error))?;
+    let path = out.join("sweep.html");
+    fs::write(&path, page(&sweep.scenario.name, &curves, limit_percent))
+        .map_err(|error| cannot_write(&path, &error))?;
     #[cfg(feature = "parquet")]
     {
         let path = out.join("sweep.parquet");
         pghot_sim::sweep::parquet::write(&path, &rows)
-            .map_err(|error| anyhow!("cannot write {}: {error}", path.display()))?;
+            .map_err(|error| cannot_write(&path, &error))?;
     }
     for answer in answers(&curves, limit_percent) {
         say(&format!("{answer}\n"))?;

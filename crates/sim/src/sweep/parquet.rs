@@ -74,7 +74,7 @@ mod tests {
     use parquet::file::reader::{FileReader, SerializedFileReader};
 
     use super::*;
-    use crate::sweep::report::csv;
+    use crate::sweep::report::write_csv;
 
     #[test]
     fn a_parquet_file_has_what_the_csv_has() {
@@ -106,8 +106,9 @@ mod tests {
                 shown.collect::<Vec<_>>().join(",")
             })
             .collect();
-        let csv = csv(&rows);
-        assert_eq!(lines, csv.lines().skip(1).collect::<Vec<_>>());
+        write_csv(&path, &rows).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(lines, text.lines().skip(1).collect::<Vec<_>>());
         std::fs::remove_file(&path).unwrap();
     }
 }

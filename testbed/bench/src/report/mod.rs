@@ -17,11 +17,9 @@ use crate::setting::Setting;
 use crate::summary::{Group, Line};
 
 pub mod accuracy;
-mod chart;
 mod compare;
 pub mod demo;
 pub mod docs;
-mod html;
 mod kernel;
 pub mod published;
 
@@ -81,11 +79,10 @@ impl<'a> Cell<'a> {
 
 /// Writes `bench.json`, `bench.csv` and `bench.html`.
 pub fn write(folder: &Path, results: &Results<'_>, outcomes: &[Outcome]) -> Result<()> {
-    let json = serde_json::to_string_pretty(results)?;
     for (name, content) in [
-        ("bench.json", json),
-        ("bench.csv", csv(results.groups)),
-        ("bench.html", compare::page(results, outcomes)),
+        ("bench.json", serde_json::to_vec_pretty(results)?),
+        ("bench.csv", csv(results.groups)?),
+        ("bench.html", compare::page(results, outcomes).into_bytes()),
     ] {
         let path = folder.join(name);
         fs::write(&path, content).with_context(|| format!("cannot write {}", path.display()))?;
@@ -94,30 +91,26 @@ pub fn write(folder: &Path, results: &Results<'_>, outcomes: &[Outcome]) -> Resu
 }
 
 /// A row for each system at each workload: median, smallest and largest of each measure.
-fn csv(groups: &[Group]) -> String {
-    let mut text = "kernel,workload,backing,system,runs".to_owned();
-    for Measure { name, .. } in MEASURES {
-        let _ = write!(text, ",{name},{name}_min,{name}_max");
-    }
-    text.push('\n');
+fn csv(groups: &[Group]) -> Result<Vec<u8>> {
+    let mut rows = csv::Writer::from_writer(Vec::new());
+    let columns = ["kernel", "workload", "backing", "system", "runs"].map(str::to_owned);
+    let measures = MEASURES
+        .iter()
+        .flat_map(|Measure { name, .. }| ["", "_min", "_max"].map(|of| format!("{name}{of}")));
+    rows.write_record(columns.into_iter().chain(measures))?;
     for group in groups {
         for line in &group.lines {
-            // Names have neither commas nor quotes: they are ours.
-            let _ = write!(
-                text,
-                "{},{},{},{},{}",
-                group.kernel, group.workload, group.backing, line.system, line.runs
-            );
-            for Measure { name, .. } in MEASURES {
-                let _ = match line.get(name) {
-                    Some(Spread { median, min, max }) => write!(text, ",{median},{min},{max}"),
-                    None => write!(text, ",,,"),
-                };
-            }
-            text.push('\n');
+            let names = [&group.kernel, &group.workload, &group.backing, &line.system];
+            let spreads = MEASURES.iter().flat_map(|Measure { name, .. }| {
+                let spread = line.get(name);
+                let numbers = spread.map(|spread| [spread.median, spread.min, spread.max]);
+                numbers.map_or_else(Default::default, |numbers| numbers.map(|n| n.to_string()))
+            });
+            let runs = std::iter::once(line.runs.to_string());
+            rows.write_record(names.into_iter().cloned().chain(runs).chain(spreads))?;
         }
     }
-    text
+    Ok(rows.into_inner()?)
 }
 
 /// The same in short, for a terminal.

@@ -1,11 +1,9 @@
 //! What others published beside what was measured here: ratios of the same two systems, since
 //! seconds of different machines cannot be compared.
 
-use std::fmt::Write as _;
-
+use maud::{Markup, html};
 use serde::Serialize;
 
-use super::html::text;
 use pghot_published::timed::{Ours, Timed, Times};
 
 use crate::summary::{Group, Line};
@@ -231,56 +229,58 @@ fn verdict(row: &Comparison) -> Verdict {
     }
 }
 
-const CAPTION: &str = "\
-Ratios of times: below 1 the first system is faster. Other machines, other sizes (a hundredth), \
-other kernels; published times were taken with a clock, ours are modelled from counts. So only the \
-ratio of two systems on the same machine can be compared, and of it the direction rather than the \
-size. Noise is how far two published runs of the same differ, in which nothing is moved; where a \
-table has no such runs, the most of the others is taken (marked with ~). Our range is that of the \
-slowest and the fastest runs. <em>patched</em> is the kernel proposal, which stands beside pghot; \
-of the 2024 table, another change of the kernel's balancing. Rates are turned over.";
-
-const HEAD: &str = "<div class=\"scroll\"><table class=\"loose\"><tr>\
-<th>published</th><th>systems</th><th>ratio</th><th>noise</th>\
-<th>here</th><th>ratio</th><th>range</th><th></th></tr>";
-
 /// The page's section.
-pub fn section(comparisons: &[Comparison]) -> String {
-    let mut html =
-        format!("<h2>Beside published figures</h2><p class=\"quiet\">{CAPTION}</p>{HEAD}");
-    for row in comparisons {
-        let ratio = |ratio: Option<f64>| ratio.map_or("–".into(), |ratio| format!("{ratio:.3}"));
-        let (here, range) = match &row.ours {
-            Some(Measured {
-                kernel,
-                workload,
-                backing,
-                ratio_of,
-                min,
-                max,
-                ..
-            }) => (
-                format!("{ratio_of}, {workload}, {backing}, kernel {kernel}"),
-                format!("{min:.3} – {max:.3}"),
-            ),
-            None => ("–".into(), "–".into()),
-        };
-        let _ = write!(
-            html,
-            "<tr><td title=\"{}\">{}</td><td>{}</td><td>{}</td><td>{}{:.1} %</td><td>{}</td>\
-             <td>{}</td><td>{range}</td><td>{}</td></tr>",
-            text(&row.source),
-            text(&row.table),
-            text(&row.ratio_of),
-            ratio(row.published),
-            if row.is_noise_known { "" } else { "~" },
-            row.noise * 100.0,
-            text(&here),
-            ratio(row.ours.as_ref().map(|ours| ours.ratio)),
-            row.verdict.words(),
-        );
+pub fn section(comparisons: &[Comparison]) -> Markup {
+    html! {
+        h2 { "Beside published figures" }
+        p.quiet {
+            "Ratios of times: below 1 the first system is faster. Other machines, other sizes (a \
+             hundredth), other kernels; published times were taken with a clock, ours are modelled \
+             from counts. So only the ratio of two systems on the same machine can be compared, \
+             and of it the direction rather than the size. Noise is how far two published runs of \
+             the same differ, in which nothing is moved; where a table has no such runs, the most \
+             of the others is taken (marked with ~). Our range is that of the slowest and the \
+             fastest runs. "
+            em { "patched" }
+            " is the kernel proposal, which stands beside pghot; of the 2024 table, another change \
+             of the kernel's balancing. Rates are turned over."
+        }
+        div.scroll {
+            table.loose {
+                thead {
+                    tr {
+                        th { "published" } th { "systems" } th { "ratio" } th { "noise" }
+                        th { "here" } th { "ratio" } th { "range" } th {}
+                    }
+                }
+                @for row in comparisons { (in_columns(row)) }
+            }
+        }
     }
-    html + "</table></div>"
+}
+
+fn in_columns(row: &Comparison) -> Markup {
+    let ratio = |ratio: Option<f64>| ratio.map_or("–".into(), |ratio| format!("{ratio:.3}"));
+    html! {
+        tr {
+            td title=(row.source) { (row.table) }
+            td { (row.ratio_of) }
+            td { (ratio(row.published)) }
+            td { @if !row.is_noise_known { "~" } (format!("{:.1} %", row.noise * 100.0)) }
+            @match &row.ours {
+                Some(ours) => {
+                    td {
+                        (ours.ratio_of) ", " (ours.workload) ", " (ours.backing) ", kernel "
+                        (ours.kernel)
+                    }
+                    td { (ratio(Some(ours.ratio))) }
+                    td { (format!("{:.3} – {:.3}", ours.min, ours.max)) }
+                }
+                None => { td { "–" } td { "–" } td { "–" } }
+            }
+            td { (row.verdict.words()) }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -325,7 +325,7 @@ mod tests {
             "patched FMA / stock",
         );
         assert!(fma.noise > 0.2, "what does nothing differs by that");
-        assert!(section(&rows).contains("not measured"));
+        assert!(section(&rows).into_string().contains("not measured"));
     }
 
     #[test]
@@ -389,7 +389,11 @@ mod tests {
         assert_eq!(of("v4, mapped file"), ["shared 7", "file 6.12"]);
         assert_eq!(of("v3, huge pages"), ["thp 7"]);
         assert!(of(DEFAULT).is_empty());
-        assert!(section(&rows).contains("numab2 / none, promote, file, kernel 6.12"));
+        assert!(
+            section(&rows)
+                .into_string()
+                .contains("numab2 / none, promote, file, kernel 6.12")
+        );
         serde_json::to_string(&rows).unwrap();
     }
 }

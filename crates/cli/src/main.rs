@@ -3,6 +3,7 @@
 mod args;
 mod commands;
 mod generate;
+mod progress;
 mod record;
 mod record_beside;
 mod show_doctor;

@@ -1,7 +1,7 @@
 //! `pghot record`: an access profile of what runs on this machine, for the simulator.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{IsTerminal, Write, stderr};
+use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,10 +13,11 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use pghot_linux::{SysRoot, bpf};
 use pghot_profile::{BLOCK_PAGES, Profile, file};
 use pghot_sim::machine::PAGES_PER_MIB;
-use pghot_sources::recorder::{Order, Progress, record};
+use pghot_sources::recorder::{Order, record};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::commands::say;
+use crate::progress::Progress;
 use crate::record_beside::{Paused, warn_of_the_kernels_readers};
 
 /// The command. `daemon` are the arguments that say where a daemon listens.
@@ -120,15 +121,18 @@ pub fn run(matches: &ArgMatches, socket: &Path) -> Result<()> {
     part.push(".part");
     let part = PathBuf::from(part);
     let mut file = create(&part)?;
-    let is_seen = stderr().is_terminal();
-    let profile = record(&root, &order, &stop, &mut |progress| {
-        if is_seen {
-            show(&order, progress);
-        }
+    let progress = Progress::new();
+    let profile = record(&root, &order, &stop, &mut |at| {
+        let what = format!(
+            "{} of {} intervals, {} processes touched {} MiB",
+            at.intervals,
+            order.intervals,
+            at.processes,
+            at.touched_pages / PAGES_PER_MIB
+        );
+        progress.tell(f64::from(at.intervals) / f64::from(order.intervals), &what);
     });
-    if is_seen {
-        eprint!("\r\x1b[K");
-    }
+    drop(progress);
     let kept = profile.map_err(anyhow::Error::from).and_then(|profile| {
         let bytes = file::encode(&profile);
         let written = file
@@ -154,20 +158,6 @@ fn create(path: &Path) -> Result<File> {
         .mode(0o600)
         .open(path)
         .map_err(|error| anyhow!("cannot write {}: {error}", path.display()))
-}
-
-fn show(order: &Order, progress: Progress) {
-    let left = order.interval * (order.intervals - progress.intervals);
-    eprint!(
-        "\r{} of {} intervals, {} s left; {} processes touched {} MiB \x1b[K",
-        progress.intervals,
-        order.intervals,
-        left.as_secs(),
-        progress.processes,
-        progress.touched_pages / PAGES_PER_MIB
-    );
-    // A line of progress that is not seen is no harm.
-    let _ = stderr().flush();
 }
 
 fn summary(profile: &Profile, bytes: usize, path: &Path) -> String {

@@ -1,8 +1,6 @@
 //! `pghot sim`: the simulator on the command line.
 
-use std::io::{IsTerminal, Write, stderr};
 use std::path::PathBuf;
-use std::time::Instant;
 
 use anyhow::{Result, anyhow};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
@@ -15,6 +13,7 @@ use pghot_sim::systems::{SYSTEMS, Setting};
 use pghot_sim::tables::{TABLES, Table};
 
 use crate::commands::{say, say_json};
+use crate::progress::Progress;
 use crate::{Usage, sim_replay, sim_sweep};
 
 /// The command and what belongs to it.
@@ -161,9 +160,11 @@ pub fn compare(mut scenario: Scenario, matches: &ArgMatches) -> Result<()> {
     let mut runs = Vec::new();
     for name in names {
         let simulation = Simulation::new(&scenario, name, &settings_of(name, &sets)?)?;
-        let start = Instant::now();
-        runs.push(simulation.finish(&mut |at_s, done| progress(name, at_s, done, start)));
-        clear_progress();
+        let progress = Progress::new();
+        runs.push(simulation.finish(&mut |at_s, done| {
+            let what = format!("{name}: {at_s:.0} simulated seconds");
+            progress.tell(done.unwrap_or(0.0), &what);
+        }));
     }
     match matches.get_flag("json") {
         true => say_json(&runs),
@@ -198,25 +199,6 @@ fn settings_of(system: &str, sets: &[&String]) -> Result<Vec<Setting>> {
         .into()),
     })
     .collect()
-}
-
-fn progress(name: &str, at_s: f64, done: Option<f64>, start: Instant) {
-    if stderr().is_terminal() {
-        let left = done.filter(|done| *done > 0.01).map(|done| {
-            let left_s = start.elapsed().as_secs_f64() * (1.0 / done - 1.0);
-            format!(", about {left_s:.0} s left")
-        });
-        let left = left.unwrap_or_default();
-        eprint!("\r{name}: {at_s:.0} simulated seconds{left}\x1b[K");
-        // A line of progress that is not seen is no harm.
-        let _ = stderr().flush();
-    }
-}
-
-fn clear_progress() {
-    if stderr().is_terminal() {
-        eprint!("\r\x1b[K");
-    }
 }
 
 fn comparison(runs: &[Run]) -> String {

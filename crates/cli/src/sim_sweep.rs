@@ -2,9 +2,7 @@
 
 use std::fmt::Display;
 use std::fs;
-use std::io::{IsTerminal, stderr};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 use anyhow::{Result, anyhow};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
@@ -13,6 +11,7 @@ use pghot_sim::sweep::{Sweep, curves};
 
 use crate::Usage;
 use crate::commands::say;
+use crate::progress::Progress;
 use crate::sim::{scenario, systems};
 use crate::sim_replay;
 
@@ -97,18 +96,11 @@ pub fn run(matches: &ArgMatches) -> Result<()> {
         ))
         .into());
     }
-    let is_seen = stderr().is_terminal();
-    let start = Instant::now();
+    let progress = Progress::new();
     let rows = sweep.run(&|done, all| {
-        if is_seen {
-            // Runs differ in length; the mean of those that are done is the best guess.
-            let left_s = start.elapsed().as_secs_f64() / done as f64 * (all - done) as f64;
-            eprint!("\r{done} of {all} runs, about {left_s:.0} s left\x1b[K");
-        }
+        progress.tell(done as f64 / all as f64, &format!("{done} of {all} runs"));
     })?;
-    if is_seen {
-        eprint!("\r\x1b[K");
-    }
+    drop(progress);
     let curves = curves(&rows);
     let out = matches
         .get_one::<PathBuf>("out")

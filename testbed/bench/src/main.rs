@@ -244,7 +244,7 @@ fn run_cells(
         .map(|cell| store.and_then(|store| store.get(cell)));
     let kept: Vec<Option<Outcome>> = kept.collect();
     let mut outcomes = Vec::new();
-    let mut progress = Progress::new(kept.iter().filter(|kept| kept.is_none()).count());
+    let progress = Progress::new(kept.iter().filter(|kept| kept.is_none()).count());
     let mut guest = None;
     for (setting, kept) in cells.iter().zip(kept) {
         if let Some(kept) = kept {
@@ -307,7 +307,7 @@ fn run_cell(
     };
     let outcome = serving.run(setting, &mut |event: &Value| {
         if let Some(pages) = event["hot_fast"].as_f64() {
-            progress.tell(&format!("{} pages promoted", measures::with_commas(pages)));
+            progress.tell(format!("{} pages promoted", measures::with_commas(pages)));
         }
     })?;
     *guest = Some(serving);

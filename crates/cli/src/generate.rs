@@ -4,31 +4,69 @@
 
 use std::fmt::Write;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use anyhow::{Result, anyhow};
+use clap::{Arg, ArgMatches, Command, value_parser};
 use clap_complete::{Shell, generate_to};
 use pghot_daemon::config::{DAEMON_OPTIONS, DEFAULT_CONFIG};
 use pghot_daemon::metrics::METRICS;
 use pghot_engine::TUNABLES;
 use pghot_hotness::Format;
 
-use crate::args;
+use crate::args::facts;
+
+/// The command.
+pub fn command() -> Command {
+    let what = Arg::new("what")
+        .value_name("WHAT")
+        .value_parser(["man", "completions", "reference", "config"])
+        .required(true)
+        .help("What to write");
+    let directory = Arg::new("directory")
+        .value_name("DIR")
+        .value_parser(value_parser!(PathBuf))
+        .required(true)
+        .help("Where to");
+    Command::new("generate")
+        .about("Write man pages, shell completions, the reference of tunables or a config file")
+        .hide(true)
+        .args([what, directory])
+}
+
+/// Runs it, of the whole command line.
+pub fn run(matches: &ArgMatches, whole: Command) -> Result<()> {
+    let what = matches.get_one::<String>("what").map(String::as_str);
+    let directory = matches
+        .get_one::<PathBuf>("directory")
+        .cloned()
+        .unwrap_or_default();
+    std::fs::create_dir_all(&directory)
+        .map_err(|error| anyhow!("cannot create {}: {error}", directory.display()))?;
+    match what {
+        Some("man") => man(&directory, whole),
+        Some("completions") => completions(&directory, whole),
+        Some("config") => config(&directory),
+        _ => reference(&directory),
+    }
+    .map_err(|error| anyhow!("cannot write into {}: {error}", directory.display()))
+}
 
 /// `pghot.1` and a page for each command.
-pub fn man(directory: &Path) -> io::Result<()> {
-    clap_mangen::generate_to(args::command(), directory)
+fn man(directory: &Path, whole: Command) -> io::Result<()> {
+    clap_mangen::generate_to(whole, directory)
 }
 
 /// For bash, zsh and fish.
-pub fn completions(directory: &Path) -> io::Result<()> {
+fn completions(directory: &Path, whole: Command) -> io::Result<()> {
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
-        generate_to(shell, &mut args::command(), "pghot", directory)?;
+        generate_to(shell, &mut whole.clone(), "pghot", directory)?;
     }
     Ok(())
 }
 
 /// `pghot.toml`.
-pub fn config(directory: &Path) -> io::Result<()> {
+fn config(directory: &Path) -> io::Result<()> {
     std::fs::write(directory.join("pghot.toml"), config_text())
 }
 
@@ -51,10 +89,7 @@ fn config_text() -> String {
     }
     comment(&mut text, "Tunables:");
     for tunable in TUNABLES {
-        comment(
-            &mut text,
-            &format!("{} [{}]", tunable.doc, args::facts(tunable)),
-        );
+        comment(&mut text, &format!("{} [{}]", tunable.doc, facts(tunable)));
         let default = tunable.show_default(Format::Default);
         let is_number = default.starts_with(|first: char| first.is_ascii_digit());
         let quote = if is_number { "" } else { "\"" };
@@ -79,7 +114,7 @@ fn comment(text: &mut String, paragraph: &str) {
 }
 
 /// `tunables.md` and `metrics.md`.
-pub fn reference(directory: &Path) -> io::Result<()> {
+fn reference(directory: &Path) -> io::Result<()> {
     std::fs::write(directory.join("tunables.md"), reference_text())?;
     std::fs::write(directory.join("metrics.md"), metrics_text())
 }
@@ -164,30 +199,5 @@ mod tests {
         assert_eq!(names.collect::<Vec<_>>(), option_names());
         std::fs::write(&path, lines.join("\n")).unwrap();
         assert_eq!(load(Some(&path), Vec::new()).unwrap(), of_file);
-    }
-
-    #[test]
-    fn everything_is_written() {
-        let dir = tempfile::tempdir().unwrap();
-        man(dir.path()).unwrap();
-        completions(dir.path()).unwrap();
-        reference(dir.path()).unwrap();
-        for file in [
-            "pghot.1",
-            "pghot-run.1",
-            "pghot-explain.1",
-            "pghot.bash",
-            "_pghot",
-        ] {
-            let text = std::fs::read_to_string(dir.path().join(file)).unwrap();
-            assert!(text.len() > 200, "{file}");
-        }
-        let reference = std::fs::read_to_string(dir.path().join("tunables.md")).unwrap();
-        let run = std::fs::read_to_string(dir.path().join("pghot-run.1")).unwrap();
-        for tunable in TUNABLES {
-            assert!(reference.contains(&format!("## `{}`", tunable.name)));
-            let flag = tunable.name.replace('_', "\\-");
-            assert!(run.contains(&flag), "{flag}");
-        }
     }
 }

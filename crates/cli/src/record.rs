@@ -16,12 +16,13 @@ use pghot_sim::machine::PAGES_PER_MIB;
 use pghot_sources::recorder::{Order, record};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use crate::commands::say;
+use crate::args::{config, option_arg, options};
+use crate::output::say;
 use crate::progress::Progress;
 use crate::record_beside::{Paused, warn_of_the_kernels_readers};
 
-/// The command. `daemon` are the arguments that say where a daemon listens.
-pub fn command(daemon: &[Arg]) -> Command {
+/// The command.
+pub fn command() -> Command {
     let number = |id: &'static str, value, default, help| {
         Arg::new(id)
             .long(id)
@@ -81,12 +82,14 @@ pub fn command(daemon: &[Arg]) -> Command {
             names,
             pause,
             out,
+            config(),
+            option_arg("socket"),
         ])
-        .args(daemon)
 }
 
 /// Records.
-pub fn run(matches: &ArgMatches, socket: &Path) -> Result<()> {
+pub fn run(matches: &ArgMatches) -> Result<()> {
+    let socket = options(matches)?.socket;
     // Without a log to go to, what libbpf says is not heard; errors say what matters.
     bpf::log_messages();
     let stop = Arc::new(AtomicBool::new(false));
@@ -95,7 +98,7 @@ pub fn run(matches: &ArgMatches, socket: &Path) -> Result<()> {
             .map_err(|error| anyhow!("cannot wait for signals: {error}"))?;
     }
     // Dropped when all is done, however it ends.
-    let _paused = Paused::sources(socket, matches.get_flag("pause-sources"))?;
+    let _paused = Paused::sources(&socket, matches.get_flag("pause-sources"))?;
     let root = SysRoot::default();
     warn_of_the_kernels_readers(&root);
     let number = |name| matches.get_one::<u32>(name).copied().unwrap_or(1);

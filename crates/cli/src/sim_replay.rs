@@ -8,7 +8,7 @@ use pghot_profile::file;
 use pghot_sim::scenario::Scenario;
 use pghot_sim::scenario::replay::{self, Assumed, MISSES_PER_CPU_S};
 
-use crate::sim;
+use crate::sim_compare::{compare, run_args};
 
 /// The command.
 pub fn command() -> Command {
@@ -37,7 +37,7 @@ pub fn command() -> Command {
              takes profiles, too.",
         )
         .args([profile, machine, top, misses()])
-        .args(sim::run_args())
+        .args(run_args())
 }
 
 /// How many accesses a recorded program makes.
@@ -71,7 +71,7 @@ pub fn run(matches: &ArgMatches) -> Result<()> {
         misses_per_cpu_s: misses_of(matches),
     };
     let scenario = replay::scenario(&name_of(path), &profile, &assumed)?;
-    sim::compare(scenario, matches)
+    compare(scenario, matches)
 }
 
 /// A scenario from a file of either kind. A profile gets a machine whose top tier has room for all

@@ -9,10 +9,10 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use pghot_sim::sweep::report::{answers, page, write_csv};
 use pghot_sim::sweep::{Sweep, curves};
 
-use crate::Usage;
-use crate::commands::say;
+use crate::args::Usage;
+use crate::output::say;
 use crate::progress::Progress;
-use crate::sim::{scenario, systems};
+use crate::sim_compare::{scenario, systems};
 use crate::sim_replay;
 
 /// The command.

@@ -3,10 +3,9 @@
 
 use pghot_daemon::status::{SourceReport, SourceState, Status};
 use pghot_engine::Outcome;
-use ratatui::style::Modifier;
 use ratatui::text::Line;
 
-use super::draw::{Block, line};
+use super::block::{Block, line};
 use super::look::{Look, Role, percent, size, wrap};
 use super::model::Model;
 use super::rates::{SourceRates, outcome_pages};
@@ -476,9 +475,4 @@ pub fn help(look: Look) -> Vec<Line<'static>> {
         lines.push(line(look, [key, (Role::Plain, (*what).to_owned())]));
     }
     lines
-}
-
-/// A row that is selected.
-pub fn select(line: Line<'static>) -> Line<'static> {
-    line.patch_style(Modifier::REVERSED)
 }

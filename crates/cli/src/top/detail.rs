@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use pghot_daemon::protocol::DecisionReport;
 use ratatui::text::Line;
 
-use super::draw::line;
+use super::block::line;
 use super::groups::{Bytes, GroupDetail};
 use super::look::{Look, Role, size, wrap};
 use super::model::Model;

@@ -1,13 +1,12 @@
-//! The picture: a pure function of what is known and what was chosen, in any size.
-//!
-//! It is made of blocks of lines. Where they do not fit, headings go first, and then the lines of
-//! those blocks that matter least.
+//! The picture: a pure function of what is known and what was chosen, in any size. It is made of
+//! blocks of lines.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
-use ratatui::text::{Line, Span};
+use ratatui::text::Line;
 
+use super::block::{Block, join, line};
 use super::blocks;
 use super::detail;
 use super::look::{Look, Role, wrap};
@@ -15,27 +14,6 @@ use super::model::Model;
 use super::rows;
 use super::table::Table;
 use super::view::View;
-
-/// Lines that belong together.
-#[derive(Debug, Default)]
-pub struct Block {
-    /// Where not all blocks fit, those of the greatest rank go first.
-    pub rank: u8,
-    /// The first line is a heading that can be left out.
-    pub has_heading: bool,
-    /// Its lines.
-    pub lines: Vec<Line<'static>>,
-    /// As many as still say something.
-    pub least: usize,
-}
-
-/// A line of pieces.
-pub fn line(look: Look, pieces: impl IntoIterator<Item = (Role, String)>) -> Line<'static> {
-    let spans = pieces
-        .into_iter()
-        .map(|(role, text)| Span::styled(text, look.style(role)));
-    Line::from_iter(spans)
-}
 
 /// Rows from which on there are blank lines between blocks.
 const ROOMY_ROWS: usize = 34;
@@ -169,38 +147,6 @@ fn body(
             Some(opened) => detail::lines(model, opened, view.scroll, look, width, left),
             None => rows::lines(view, table, look, width, left),
         });
-    }
-    lines
-}
-
-/// The blocks' lines, as many as fit.
-fn join(mut blocks: Vec<Block>, height: usize, is_roomy: bool) -> Vec<Line<'static>> {
-    let count = |blocks: &[Block]| blocks.iter().map(|block| block.lines.len()).sum::<usize>();
-    while count(&blocks) > height {
-        let least = |wanted: &dyn Fn(&Block) -> bool| {
-            let found = (0..blocks.len()).filter(|at| wanted(&blocks[*at]));
-            found.max_by_key(|at| blocks[*at].rank)
-        };
-        if let Some(at) = least(&|block| block.has_heading) {
-            blocks[at].has_heading = false;
-            blocks[at].lines.remove(0);
-        } else if let Some(at) = least(&|_| true) {
-            match blocks[at].lines.len() > blocks[at].least {
-                true => drop(blocks[at].lines.pop()),
-                false => drop(blocks.remove(at)),
-            }
-        } else {
-            break;
-        }
-    }
-    let gaps = blocks.len().saturating_sub(1);
-    let has_gaps = is_roomy && count(&blocks) + gaps <= height;
-    let mut lines = Vec::new();
-    for block in blocks {
-        if has_gaps && !lines.is_empty() {
-            lines.push(Line::default());
-        }
-        lines.extend(block.lines);
     }
     lines
 }

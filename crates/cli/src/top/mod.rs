@@ -1,11 +1,13 @@
 //! `pghot top`: the live view, on a terminal or as one frame of text.
 
+mod block;
 mod blocks;
 mod budget;
 mod detail;
 mod draw;
 mod groups;
 mod history;
+mod keys;
 mod look;
 mod model;
 mod nodes;
@@ -29,8 +31,8 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use pghot_daemon::config::Options;
 use pghot_linux::SysRoot;
 
-use crate::Usage;
-use crate::commands::say;
+use crate::args::{Usage, config, option_arg, options};
+use crate::output::say;
 use look::Look;
 use model::Model;
 use view::{Tab, View};
@@ -39,8 +41,8 @@ use watch::{PERIOD, Watcher};
 /// Columns of a frame of text, if nothing else is asked for.
 const WIDTH: &str = "100";
 
-/// The command, with the options of all that ask the daemon.
-pub fn command(asking: &[Arg]) -> Command {
+/// The command.
+pub fn command() -> Command {
     let once = Arg::new("once")
         .long("once")
         .action(ArgAction::SetTrue)
@@ -61,11 +63,12 @@ pub fn command(asking: &[Arg]) -> Command {
              without being root.",
         )
         .args([once, width])
-        .args(asking)
+        .args([config(), option_arg("socket"), option_arg("status_socket")])
 }
 
 /// Runs it.
-pub fn run(matches: &ArgMatches, options: Options) -> Result<()> {
+pub fn run(matches: &ArgMatches) -> Result<()> {
+    let options = options(matches)?;
     let look = Look::of(|name| std::env::var(name).ok());
     if matches.get_flag("once") {
         let width = matches.get_one::<u16>("width").copied();

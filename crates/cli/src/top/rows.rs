@@ -2,8 +2,7 @@
 
 use ratatui::text::Line;
 
-use super::blocks::select;
-use super::draw::line;
+use super::block::{line, select};
 use super::look::{Look, Role};
 use super::table::{Column, Row, Table};
 use super::view::{Tab, View};

@@ -14,10 +14,11 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::draw::picture;
+use super::keys::Act;
 use super::look::Look;
 use super::model::Model;
 use super::table::Table;
-use super::view::{Act, View};
+use super::view::View;
 use super::watch::{Focus, PERIOD, Seen, Watcher};
 
 /// What the picture follows.

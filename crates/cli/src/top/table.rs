@@ -286,8 +286,8 @@ fn decisions(model: &Model) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::top::keys::Act;
     use crate::top::testing::{LOOK, key, model};
-    use crate::top::view::Act;
     use ratatui::crossterm::event::KeyCode;
 
     fn last_column(table: &Table) -> Vec<&str> {

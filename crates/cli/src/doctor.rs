@@ -1,13 +1,37 @@
-//! What `pghot doctor` prints.
+//! `pghot doctor`: what this machine offers, and what would fight with pghot.
 
 use std::fmt::Write;
+use std::process::ExitCode;
 
-use pghot_daemon::doctor::{Check, Diagnosis, Grade, NodeReport};
+use anyhow::Result;
+use clap::{ArgMatches, Command};
+use pghot_daemon::doctor::{self, Check, Diagnosis, Grade, NodeReport};
+use pghot_linux::SysRoot;
 
+use crate::args::json;
+use crate::output::{say, say_json};
 use crate::units::bytes;
 
+/// The command.
+pub fn command() -> Command {
+    Command::new("doctor")
+        .about("Check what this kernel and machine offer, and what would fight with pghot")
+        .after_help("Exit status: 1 if pghot cannot promote on this machine as it is.")
+        .arg(json())
+}
+
+/// Runs it.
+pub fn run(matches: &ArgMatches) -> Result<ExitCode> {
+    let diagnosis = doctor::examine(&SysRoot::default());
+    match matches.get_flag("json") {
+        true => say_json(&diagnosis)?,
+        false => say(&text(&diagnosis))?,
+    }
+    Ok(ExitCode::from((diagnosis.verdict == Grade::Fail) as u8))
+}
+
 /// The whole diagnosis.
-pub fn text(diagnosis: &Diagnosis) -> String {
+fn text(diagnosis: &Diagnosis) -> String {
     let mut text = format!("Linux {}\n\nNodes\n", diagnosis.kernel);
     for node in &diagnosis.nodes {
         let _ = writeln!(text, "  {}", node_line(node));

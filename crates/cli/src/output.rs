@@ -1,0 +1,28 @@
+//! What commands print.
+
+use std::io::{ErrorKind, Write, stdout};
+
+use anyhow::{Result, anyhow};
+
+/// Prints; a reader that has seen enough (`pghot status | head`) is no error.
+pub fn say(text: &str) -> Result<()> {
+    match stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(anyhow!("cannot write to the standard output: {error}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The same of a value, as JSON.
+pub fn say_json(value: &impl serde::Serialize) -> Result<()> {
+    say(&format!("{}\n", serde_json::to_string_pretty(value)?))
+}
+
+/// Sentences, one a line.
+pub fn lines(sentences: &[String]) -> String {
+    sentences
+        .iter()
+        .map(|sentence| format!("{sentence}\n"))
+        .collect()
+}

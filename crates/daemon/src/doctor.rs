@@ -124,7 +124,7 @@ fn nodes(root: &SysRoot) -> Vec<NodeReport> {
 fn check_sources(root: &SysRoot) -> Vec<Check> {
     let answers: Vec<_> = SOURCES
         .iter()
-        .map(|source| (source, (source.check)(root)))
+        .map(|source| (source, (source.on_kernel.check)(root)))
         .collect();
     let is_any = answers
         .iter()

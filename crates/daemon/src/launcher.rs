@@ -60,7 +60,7 @@ impl Launcher for KernelLauncher {
         config: Config,
         standing_by: bool,
     ) -> Result<Box<dyn Source>, String> {
-        if let Availability::Unavailable(why) = (descriptor.check)(&self.root) {
+        if let Availability::Unavailable(why) = (descriptor.on_kernel.check)(&self.root) {
             return Err(why);
         }
         let mut start = Start {
@@ -72,7 +72,7 @@ impl Launcher for KernelLauncher {
             dry_run: self.dry_run,
             hint_socket: &self.hint_socket,
         };
-        let started = (descriptor.start)(&mut start);
+        let started = (descriptor.on_kernel.start)(&mut start);
         let mut source = started.map_err(|error| error.to_string())?;
         if descriptor.kind == Kind::HintFaults {
             // Only now that it is attached, so that no fault goes by unseen.

@@ -11,7 +11,8 @@ use pghot_linux::SysRoot;
 use pghot_linux::host::monotonic;
 use pghot_linux::knobs::Foreign;
 use pghot_sources::{
-    Availability, Config, Descriptor, Error, Kind, ReadySample, Source, SourceCost, SourceStats,
+    Availability, Config, Descriptor, Error, Kind, OnKernel, ReadySample, Source, SourceCost,
+    SourceStats,
 };
 
 use crate::lock;
@@ -37,9 +38,11 @@ const fn fake(name: &'static str, bit: u32, kind: Kind) -> Descriptor {
         bit,
         doc: "Nothing.",
         kind,
-        check: |_| Availability::Available,
-        start: |_| unreachable!("the launcher starts it"),
         fake: |_, _| unreachable!("no model is here"),
+        on_kernel: OnKernel {
+            check: |_| Availability::Available,
+            start: |_| unreachable!("the launcher starts it"),
+        },
     }
 }
 

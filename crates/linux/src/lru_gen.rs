@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use pghot_engine::demoter::Generation;
+pub use pghot_engine::lruvec::{Key, Listed};
 
 use crate::SysRoot;
 
@@ -14,24 +15,6 @@ use crate::SysRoot;
 const MM_WALK: u64 = 0x2;
 /// Bit of `enabled`: MGLRU itself.
 const CORE: u64 = 0x1;
-
-/// A memcg's pages on one node: a lruvec.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Key {
-    /// The kernel's id of the memcg, as `lru_gen` shows it.
-    pub memcg_id: u64,
-    /// The node.
-    pub nid: u32,
-}
-
-/// A lruvec, as `lru_gen` lists it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Listed {
-    /// The youngest generation.
-    pub max_seq: u64,
-    /// Base pages in all generations.
-    pub pages: u64,
-}
 
 /// What is switched on, by `/sys/kernel/mm/lru_gen/enabled`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

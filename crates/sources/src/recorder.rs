@@ -16,7 +16,7 @@ use pghot_linux::thread_cpu;
 use pghot_linux::topology::Topology;
 use pghot_profile::{BLOCK_PAGES, BLOCKS_MAX, Interval, PROCESSES_MAX, Process, Profile, Touched};
 
-use crate::Error;
+use crate::kernel::Error;
 use crate::page_tables::clear::{self, ClearCost, FLUSH_DELAY, Method, PAGE_BYTES, PidFd};
 use crate::page_tables::procs::{Procs, RESIDENT_MIN_PAGES};
 use crate::page_tables::walk::{Leave, Request, Walked, Walker};

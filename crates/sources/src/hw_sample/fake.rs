@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use pghot_hotness::Table;
 
-use super::DESCRIPTOR;
-use super::drain::{ADAPT_EVERY, DRAIN_EVERY};
 use super::period::Limits;
+use super::{ADAPT_EVERY, DESCRIPTOR, DRAIN_EVERY};
 use crate::bulk::BulkReporter;
 use crate::fake::{AccessedBits, Event, Fake, FolioAccess};
 use crate::{Config, Descriptor, SourceStats};

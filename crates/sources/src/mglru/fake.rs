@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pghot_engine::lruvec::{Key, Listed};
 use pghot_hotness::{Pfn, Table};
-use pghot_linux::lru_gen::{Key, Listed};
 
 use super::DESCRIPTOR;
 use super::schedule::{Pass, Schedule};

@@ -13,8 +13,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use pghot_engine::lruvec::{Key, Listed};
 use pghot_hotness::Rule;
-use pghot_linux::lru_gen::{Key, Listed};
 
 use crate::budget::Budget;
 use crate::young::Young;

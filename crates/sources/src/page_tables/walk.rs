@@ -8,9 +8,9 @@ use memmap2::MmapMut;
 use pghot_hotness::{Access, Span};
 use pghot_linux::bpf;
 
-use crate::attach::find_layout;
-use crate::records::RANGES_MAX;
-use crate::{Error, SourceCost};
+use crate::kernel::attach::find_layout;
+use crate::kernel::records::RANGES_MAX;
+use crate::kernel::{Error, SourceCost};
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/pgtscan.bpf.o"));
 

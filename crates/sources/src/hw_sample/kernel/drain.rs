@@ -14,15 +14,9 @@ use super::event::Event;
 use super::intake::{Counters, Intake};
 use super::perf;
 use super::ring::Ring;
-use crate::Error;
-use crate::worker::Pace;
-
-/// Between two looks. Short beside the 256 ms by which a report may be late, and long enough that
-/// an idle daemon stays idle.
-pub const DRAIN_EVERY: Duration = Duration::from_millis(50);
-
-/// Between two looks at the cost. Long beside a drain, short beside the kernel's own second.
-pub const ADAPT_EVERY: Duration = Duration::from_millis(500);
+use crate::hw_sample::{ADAPT_EVERY, DRAIN_EVERY};
+use crate::kernel::Error;
+use crate::kernel::worker::Pace;
 
 /// The event on one CPU.
 pub struct Channel {

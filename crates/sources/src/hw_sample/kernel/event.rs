@@ -5,7 +5,7 @@ use std::path::Path;
 use pghot_linux::SysRoot;
 
 use super::perf::Attr;
-use super::period::Limits;
+use crate::hw_sample::period::Limits;
 
 /// Chooses the event instead of the machine, for tests only; see README.md.
 pub const EVENT_VARIABLE: &str = "PGHOT_HW_SAMPLE_EVENT";

@@ -13,9 +13,9 @@ use pghot_linux::thread_cpu;
 use tracing::warn;
 
 use super::generations::{Generations, Moment};
-use super::schedule::{Pass, Schedule};
+use crate::mglru::schedule::{Pass, Schedule};
 use crate::Config;
-use crate::worker::Pace;
+use crate::kernel::worker::Pace;
 use crate::young::Young;
 
 /// The shortest sleep between two rounds: each reads the list of all memcgs.

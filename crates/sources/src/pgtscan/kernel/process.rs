@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::time::Duration;
 
-use super::adapt::{Adapt, Window};
+use crate::pgtscan::adapt::{Adapt, Window};
 use crate::page_tables::clear::Method;
 
 /// Looks at a process without pages in the lower tier; doubled each time.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::SourceCost;
+use crate::kernel::SourceCost;
 
 /// One number.
 #[derive(Default)]

@@ -12,8 +12,8 @@ use pghot_linux::lru_gen::{self, Key};
 use pghot_linux::pagemap::{Entry, Pagemap};
 use pghot_linux::topology::PAGE_SHIFT;
 
-use crate::Error;
-use crate::attach::{Reporter, choose};
+use crate::kernel::Error;
+use crate::kernel::attach::{Reporter, choose};
 
 const PAGE_FLAGS: &str = "mglru_page_flags";
 

@@ -8,8 +8,8 @@ use pghot_hotness::{Nid, Pfn, SECTION_PAGES, Span};
 use pghot_linux::bpf::{self, Callable};
 
 use super::page_flags::youngest;
-use crate::Error;
-use crate::attach::{Reporter, choose};
+use crate::kernel::Error;
+use crate::kernel::attach::{Reporter, choose};
 
 const READ_SECTION: &str = "mglru_read_section";
 

@@ -10,7 +10,7 @@ use pghot_hotness::{Nid, Table};
 use super::ring::Record;
 use super::sample::{Seen, decode};
 use crate::bulk::BulkReporter;
-use crate::folios::{FindHeads, FolioReporter};
+use crate::kernel::folios::{FindHeads, FolioReporter};
 
 /// What was seen beside accesses of the lower tier.
 #[derive(Default)]
@@ -82,7 +82,7 @@ mod tests {
     use pghot_hotness::{Format, Pfn, PfnRange, Rule, SECTION_PAGES, Span};
 
     use super::*;
-    use crate::folios::fake_heads;
+    use crate::kernel::folios::fake_heads;
 
     const FIRST: Pfn = SECTION_PAGES;
     const NOW: Duration = Duration::from_secs(10);

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 use pghot_linux::thread_cpu;
 
 use crate::bulk::BulkReporter;
-use crate::{Config, Descriptor, Error, ReadySample, Source, SourceCost, SourceStats};
+use crate::{Config, Descriptor, ReadySample, SourceStats};
+
+use super::{Error, Source, SourceCost};
 
 /// A running thread. Dropping it ends the thread and waits for that.
 pub(crate) struct Worker {

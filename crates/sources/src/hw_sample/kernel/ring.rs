@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use memmap2::{MmapOptions, MmapRaw};
 
 /// Bytes for records per CPU. By default the kernel lets a CPU take 100,000 samples a second; of
-/// 24 bytes each, those of one [`super::drain::DRAIN_EVERY`] fit, which are 120,000 bytes.
+/// 24 bytes each, those of one [`crate::hw_sample::DRAIN_EVERY`] fit, which are 120,000 bytes.
 const DATA_BYTES: usize = 128 << 10;
 const PAGE_BYTES: usize = 4096;
 

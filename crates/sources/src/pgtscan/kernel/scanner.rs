@@ -13,7 +13,7 @@ use pghot_linux::host::monotonic;
 use pghot_linux::thread_cpu;
 use tracing::debug;
 
-use super::adapt::{SIZE_MAX_BYTES, Window};
+use crate::pgtscan::adapt::{SIZE_MAX_BYTES, Window};
 use super::counters::Counters;
 use super::process::{ADDRESS_END, LOOK_MAX, Process, Step, next_due};
 use crate::Config;
@@ -22,7 +22,7 @@ use crate::bulk::BulkReporter;
 use crate::page_tables::clear::{self, ClearCost, FLUSH_DELAY, Method, PidFd};
 use crate::page_tables::procs::{Procs, RESIDENT_MIN_PAGES};
 use crate::page_tables::walk::{Leave, Request, Walked, Walker};
-use crate::worker::Pace;
+use crate::kernel::worker::Pace;
 use crate::young::Young;
 
 /// As many as kscand takes.

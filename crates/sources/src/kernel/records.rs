@@ -8,7 +8,7 @@ use libbpf_rs::{MapHandle, MapType};
 use memmap2::MmapMut;
 use pghot_hotness::{Format, SECTION_PAGES, Span, Storage, Table};
 
-use crate::Error;
+use super::Error;
 
 /// Bytes per map element; see `records.bpf.h`.
 const CHUNK_BYTES: u64 = 4096;

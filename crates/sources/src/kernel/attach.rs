@@ -8,8 +8,9 @@ use memmap2::MmapMut;
 use pghot_hotness::Rule;
 use pghot_linux::bpf::{self, Callable};
 
-use crate::records::RANGES_MAX;
-use crate::{Error, ReadySample, RecordMaps, SourceCost, SourceStats};
+use super::records::RANGES_MAX;
+use super::{Error, RecordMaps, SourceCost};
+use crate::{ReadySample, SourceStats};
 
 /// Counters that every source has: the first words of its `stats`.
 const COMMON_COUNTERS: usize = 6;

@@ -15,8 +15,8 @@ use super::close::Closer;
 use super::pages::Refusal;
 use super::socket::{self, Listener, Peer};
 use crate::bulk::BulkReporter;
-use crate::folios::FolioReporter;
-use crate::worker::Pace;
+use crate::kernel::folios::FolioReporter;
+use crate::kernel::worker::Pace;
 
 /// Connections at the same time, and of them those of one user. Root is not counted by user.
 pub const CLIENTS_MAX: usize = 64;
@@ -242,8 +242,8 @@ mod tests {
     use pghot_hotness::{Format, PfnRange, Rule, SECTION_PAGES, Span};
 
     use super::*;
-    use crate::folios::fake_heads;
-    use crate::worker::Worker;
+    use crate::kernel::folios::fake_heads;
+    use crate::kernel::worker::Worker;
 
     const LOWER: Pfn = SECTION_PAGES;
     const PRESENT: u64 = 1 << 63;

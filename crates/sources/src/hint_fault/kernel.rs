@@ -1,0 +1,143 @@
+//! The source on a kernel: a program where hint faults are counted, and the settings that make the
+//! kernel produce them.
+
+use std::collections::BTreeMap;
+
+use pghot_engine::exchange::FaultTimes;
+use pghot_linux::SysRoot;
+use pghot_linux::hint_fault_knobs::{
+    mark, tiering_is_on, tiering_off, tiering_without_kernel_promotion,
+};
+use pghot_linux::knobs::Knobs;
+use pghot_linux::probe;
+
+use super::DESCRIPTOR;
+use crate::kernel::attach::Reporter;
+use crate::kernel::{Availability, Error, OnKernel, Source, SourceCost, Start};
+use crate::{Config, Descriptor, ReadySample, SourceStats};
+
+/// The entry's half that needs a kernel.
+pub(super) const ON_KERNEL: OnKernel = OnKernel { check, start };
+
+/// What it needs of the kernel, by `doctor`'s names.
+const NEEDS: &[&str] = &["btf", "numa_balancing", "promote_rate_limit"];
+
+static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/hint_fault.bpf.o"));
+
+/// Counters of its own, in the order of the program's `struct source_stats`; then come the classes
+/// of [`FaultTimes`].
+const DETAILS: &[&str] = &["quick_faults", "burst_faults"];
+
+struct HintFault {
+    reporter: Reporter,
+    _link: libbpf_rs::Link,
+    /// A dry run on a host whose kernel promotes must not stop it; the source only observes.
+    only_observes: bool,
+}
+
+fn check(root: &SysRoot) -> Availability {
+    let needed = probe::FEATURES.iter().filter(|f| NEEDS.contains(&f.id));
+    let missing = needed
+        .map(|f| (f.ask)(root))
+        .find(|a| *a != Availability::Available);
+    missing.unwrap_or(Availability::Available)
+}
+
+fn start(start: &mut Start<'_>) -> Result<Box<dyn Source>, Error> {
+    let mut reporter = Reporter::load(OBJECT, start.maps, &start.config.rule)?;
+    reporter.set_data(".data.hz", &kernel_hz().unwrap_or(0).to_ne_bytes())?;
+    set_quick_fault(&mut reporter, &start.config)?;
+    let link = reporter.attach("hint_fault")?;
+    Ok(Box::new(HintFault {
+        reporter,
+        _link: link,
+        only_observes: start.dry_run && tiering_is_on(start.root)?,
+    }))
+}
+
+/// Jiffies per second (`CONFIG_HZ`), which kernels tell nobody: but the coarse clocks go by one
+/// jiffy, and say so. `None` if this one does not; then no fault counts as quick.
+fn kernel_hz() -> Option<u32> {
+    let mut jiffy = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `jiffy` is a valid place for the result.
+    let failed = unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &mut jiffy) } != 0;
+    // At HZ=300 a jiffy is 3,333,333 ns: rounded, the quotient is exact for every choice of HZ.
+    let hz = (1_000_000_000 + jiffy.tv_nsec / 2).checked_div(jiffy.tv_nsec)?;
+    u32::try_from(hz)
+        .ok()
+        .filter(|_| !failed && jiffy.tv_sec == 0)
+}
+
+/// `quick` of the program: the rule, the time in ms, and whether bursts count.
+fn set_quick_fault(reporter: &mut Reporter, config: &Config) -> Result<(), Error> {
+    let mut bytes = config.rule.at_one_look().to_bytes().to_vec();
+    bytes.extend(config.quick_fault.within_ms.to_ne_bytes());
+    bytes.extend(u32::from(config.quick_fault.in_bursts).to_ne_bytes());
+    reporter.set_data(".data.quick", &bytes)
+}
+
+impl Source for HintFault {
+    fn descriptor(&self) -> &'static Descriptor {
+        &DESCRIPTOR
+    }
+
+    fn configure(&mut self, config: &Config) -> Result<(), Error> {
+        self.reporter.set_rule(&config.rule)?;
+        set_quick_fault(&mut self.reporter, config)
+    }
+
+    fn stats(&self) -> Result<SourceStats, Error> {
+        self.reporter.stats()
+    }
+
+    fn drain_ready(&mut self, sink: &mut dyn FnMut(ReadySample)) {
+        self.reporter.drain_ready(sink);
+    }
+
+    fn cost(&self) -> SourceCost {
+        self.reporter.cost()
+    }
+
+    fn details(&self) -> BTreeMap<String, u64> {
+        let counted = self.reporter.own_counters().unwrap_or_default();
+        let names = DETAILS.iter().map(|name| (*name).to_owned());
+        names.zip(counted).collect()
+    }
+
+    fn fault_times(&self) -> Option<FaultTimes> {
+        let counted = self.reporter.own_counters().ok()?;
+        let times = counted.get(DETAILS.len()..)?;
+        Some(FaultTimes(times.try_into().ok()?))
+    }
+
+    fn stand_by(&mut self, knobs: &mut Knobs, standing_by: bool) -> Result<(), Error> {
+        if self.only_observes {
+            return Ok(());
+        }
+        if standing_by {
+            tiering_off(knobs)?;
+        } else {
+            tiering_without_kernel_promotion(knobs)?;
+        }
+        Ok(())
+    }
+
+    fn mark(&mut self, knobs: &mut Knobs, size_mb: u64) -> Result<bool, Error> {
+        Ok(!self.only_observes && mark(knobs, size_mb)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_length_of_a_jiffy_is_known_at_once() {
+        let hz = kernel_hz().unwrap();
+        // The kernel's choices (kernel/Kconfig.hz).
+        assert!([100, 250, 300, 1000].contains(&hz), "{hz}");
+    }
+}

@@ -1,0 +1,91 @@
+//! The source on a kernel: a program where the kernel notes accesses of the page cache.
+
+use std::collections::BTreeMap;
+
+use libbpf_rs::btf::{Btf, types::Func};
+use pghot_linux::SysRoot;
+
+use super::DESCRIPTOR;
+use crate::kernel::attach::Reporter;
+use crate::kernel::{Availability, Error, OnKernel, Source, SourceCost, Start};
+use crate::{Config, Descriptor, ReadySample, SourceStats};
+
+/// The entry's half that needs a kernel.
+pub(super) const ON_KERNEL: OnKernel = OnKernel { check, start };
+
+/// Where the kernel notes an access of a page-cache folio.
+const HOOK: &str = "folio_mark_accessed";
+
+/// Counters of its own, in the order of the program's `struct source_stats`.
+const DETAILS: &[&str] = &["anonymous_folios", "mapped_folios", "dropbehind_folios"];
+
+static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/page_cache.bpf.o"));
+
+struct PageCache {
+    reporter: Reporter,
+    _link: libbpf_rs::Link,
+}
+
+fn check(root: &SysRoot) -> Availability {
+    let path = root.sys.join("kernel/btf/vmlinux");
+    match Btf::from_path(&path) {
+        Err(_) => Availability::Unavailable(format!("the kernel has no BTF at {}", path.display())),
+        Ok(btf) if btf.type_by_name::<Func<'_>>(HOOK).is_none() => {
+            Availability::Unavailable(format!("the kernel has no function {HOOK}"))
+        }
+        Ok(_) => Availability::Available,
+    }
+}
+
+fn start(start: &mut Start<'_>) -> Result<Box<dyn Source>, Error> {
+    let reporter = Reporter::load(OBJECT, start.maps, &start.config.rule)?;
+    reporter.find_layout()?;
+    let link = reporter.attach("page_cache")?;
+    Ok(Box::new(PageCache {
+        reporter,
+        _link: link,
+    }))
+}
+
+impl Source for PageCache {
+    fn descriptor(&self) -> &'static Descriptor {
+        &DESCRIPTOR
+    }
+
+    fn configure(&mut self, config: &Config) -> Result<(), Error> {
+        self.reporter.set_rule(&config.rule)
+    }
+
+    fn stats(&self) -> Result<SourceStats, Error> {
+        self.reporter.stats()
+    }
+
+    fn drain_ready(&mut self, sink: &mut dyn FnMut(ReadySample)) {
+        self.reporter.drain_ready(sink);
+    }
+
+    fn cost(&self) -> SourceCost {
+        self.reporter.cost()
+    }
+
+    fn details(&self) -> BTreeMap<String, u64> {
+        let counted = self.reporter.own_counters().unwrap_or_default();
+        let names = DETAILS.iter().map(|name| (*name).to_owned());
+        names.zip(counted).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_without_btf_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let answer = check(&SysRoot::under(dir.path()));
+        let Availability::Unavailable(why) = answer else {
+            panic!("an empty tree has everything");
+        };
+        assert!(why.contains("BTF"), "{why}");
+    }
+}

@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::{Arg, ArgAction, ArgMatches, value_parser};
 use pghot_daemon::config::{self, Assignment, DAEMON_OPTIONS, DEFAULT_CONFIG, Options, Origin};
-use pghot_engine::{TUNABLES, Tunable};
+use pghot_engine::Tunable;
 use pghot_hotness::Format;
+use pghot_sources::tunables;
 
 /// Something on the command line is wrong; the sentence says what.
 #[derive(Debug)]
@@ -89,7 +90,7 @@ pub fn facts(tunable: &Tunable) -> String {
 /// The options that were set on the command line, whichever command it is.
 pub fn assignments(matches: &ArgMatches) -> Vec<Assignment> {
     let options = DAEMON_OPTIONS.iter().map(|option| option.name);
-    let names = options.chain(TUNABLES.iter().map(|tunable| tunable.name));
+    let names = options.chain(tunables::all().map(|tunable| tunable.name));
     let given = |name: &'static str| {
         // A command without this flag gives an error, which means the same as no value.
         let text = matches.try_get_one::<String>(name).ok().flatten()?;

@@ -5,9 +5,9 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use pghot_daemon::config::DAEMON_OPTIONS;
 use pghot_daemon::metrics::{Format, render};
 use pghot_daemon::protocol::{DECISIONS_MAX, Request, Response, ask, ask_as_reader};
-use pghot_engine::{TUNABLES, Tunable};
 use pghot_hint::wire::refusal_sentence;
 use pghot_hint::{Answer, Hints, Range};
+use pghot_sources::{app_hint, tunables};
 
 use crate::args::{Usage, config, json, option_arg, options};
 use crate::output::{lines, say, say_json};
@@ -122,11 +122,12 @@ pub fn hint_command() -> Command {
         .help("Its bytes, at most 1 GiB");
     Command::new("hint")
         .about("Hint that a process will use some of its memory")
-        .long_about(
+        .long_about(format!(
             "Hint that a process will use some of its memory: an access of each of its pages is \
              reported, which with freq_threshold 1 promotes them. Takes the source app_hint \
-             (enabled_sources 0x20), and root.",
-        )
+             (enabled_sources {:#x}), and root.",
+            app_hint::DESCRIPTOR.bit
+        ))
         .args([pid, address, length, config(), option_arg("hint_socket")])
 }
 
@@ -139,8 +140,9 @@ pub fn hint(matches: &ArgMatches) -> Result<()> {
     let hints = Hints::connect(&socket).map_err(|error| {
         anyhow!(
             "nobody takes hints on {}: {error}; start pghot with the source app_hint \
-             (enabled_sources 0x20)",
-            socket.display()
+             (enabled_sources {:#x})",
+            socket.display(),
+            app_hint::DESCRIPTOR.bit
         )
     })?;
     let answer = hints.ask(pid, &[Range { address, length }]);
@@ -154,7 +156,7 @@ pub fn hint(matches: &ArgMatches) -> Result<()> {
 
 /// The command `pghot set`.
 pub fn set_command() -> Command {
-    let names: Vec<&str> = TUNABLES.iter().map(|tunable| tunable.name).collect();
+    let names: Vec<&str> = tunables::all().map(|tunable| tunable.name).collect();
     let name = Arg::new("name")
         .value_name("TUNABLE")
         .required(true)
@@ -179,7 +181,7 @@ pub fn set(matches: &ArgMatches) -> Result<()> {
         let sentence = format!("{name} is fixed while the daemon runs: restart it with --{flag}");
         return Err(Usage(sentence).into());
     }
-    if let Err(error) = Tunable::find(&name) {
+    if let Err(error) = tunables::find(&name) {
         return Err(Usage(error.to_string()).into());
     }
     match request(matches, &Request::Set { name, value })? {

@@ -52,7 +52,7 @@ pub fn dispatch(matches: &ArgMatches) -> Result<ExitCode> {
 
 #[cfg(test)]
 mod tests {
-    use pghot_engine::TUNABLES;
+    use pghot_sources::tunables;
 
     use super::*;
 
@@ -80,7 +80,7 @@ mod tests {
         }
         let reference = std::fs::read_to_string(dir.path().join("tunables.md")).unwrap();
         let run = std::fs::read_to_string(dir.path().join("pghot-run.1")).unwrap();
-        for tunable in TUNABLES {
+        for tunable in tunables::all() {
             assert!(reference.contains(&format!("## `{}`", tunable.name)));
             let flag = tunable.name.replace('_', "\\-");
             assert!(run.contains(&flag), "{flag}");

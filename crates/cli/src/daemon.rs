@@ -6,8 +6,8 @@ use anyhow::Result;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use pghot_daemon::config::DAEMON_OPTIONS;
 use pghot_daemon::run;
-use pghot_engine::TUNABLES;
 use pghot_linux::SysRoot;
+use pghot_sources::tunables;
 use tracing_subscriber::EnvFilter;
 
 use crate::args::{config, option_arg, options, tunable_arg};
@@ -34,7 +34,7 @@ pub fn run_command() -> Command {
         .arg(config())
         .args([dry_run, wait])
         .args(DAEMON_OPTIONS.iter().map(|option| option_arg(option.name)))
-        .args(TUNABLES.iter().map(tunable_arg))
+        .args(tunables::all().map(tunable_arg))
 }
 
 /// Runs it.
@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn every_option_has_its_flag() {
         let options = DAEMON_OPTIONS.iter().map(|option| option.name);
-        let names: Vec<_> = options.chain(TUNABLES.iter().map(|t| t.name)).collect();
+        let names: Vec<_> = options.chain(tunables::all().map(|t| t.name)).collect();
         let flags = names
             .iter()
             .map(|name| format!("--{}=7", name.replace('_', "-")));

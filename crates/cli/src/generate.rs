@@ -11,8 +11,8 @@ use clap::{Arg, ArgMatches, Command, value_parser};
 use clap_complete::{Shell, generate_to};
 use pghot_daemon::config::{DAEMON_OPTIONS, DEFAULT_CONFIG};
 use pghot_daemon::metrics::METRICS;
-use pghot_engine::TUNABLES;
 use pghot_hotness::Format;
+use pghot_sources::tunables;
 
 use crate::args::facts;
 
@@ -88,7 +88,7 @@ fn config_text() -> String {
         let _ = writeln!(text, "#{} = {:?}", option.name, option.default);
     }
     comment(&mut text, "Tunables:");
-    for tunable in TUNABLES {
+    for tunable in tunables::all() {
         comment(&mut text, &format!("{} [{}]", tunable.doc, facts(tunable)));
         let default = tunable.show_default(Format::Default);
         let is_number = default.starts_with(|first: char| first.is_ascii_digit());
@@ -145,7 +145,7 @@ fn reference_text() -> String {
          file (`{DEFAULT_CONFIG}`) and, while the daemon runs, a name for `pghot set`. A flag \
          overrides the file, and the file the default.\n"
     );
-    for tunable in TUNABLES {
+    for tunable in tunables::all() {
         let unit = if tunable.unit.is_empty() {
             "none"
         } else {

@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use pghot_daemon::status::{LowerNode, SourceReport, SourceState, Status, TopNode};
-use pghot_engine::{Outcome, TUNABLES};
+use pghot_engine::Outcome;
+use pghot_sources::tunables;
 
 use crate::units::{bytes, count, nanoseconds, pages, seconds};
 
@@ -45,7 +46,7 @@ pub fn text(status: &Status) -> String {
     text.push_str("\nDaemon\n");
     daemon(&mut text, status);
     text.push_str("\nTunables\n");
-    for tunable in TUNABLES {
+    for tunable in tunables::all() {
         if let Some(setting) = status.settings.get(tunable.name) {
             let value = tunable.show_number(setting.value);
             let line = format!("{:<24} {value:>6} {}", tunable.name, setting.unit);

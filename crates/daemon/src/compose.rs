@@ -4,12 +4,13 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
-use pghot_engine::{Held, PassReport, Settings, TUNABLES, Tunable};
+use pghot_engine::{Held, PassReport, Settings, Tunable};
 use pghot_linux::host::monotonic;
 use pghot_linux::topology::{Node, Topology};
 use pghot_linux::vmstat::{Counter, Vmstat};
 use pghot_linux::watermarks::Watermarks;
 use pghot_linux::{SysRoot, process_cpu};
+use pghot_sources::tunables;
 
 use crate::config::mode_name;
 use crate::lock;
@@ -70,7 +71,7 @@ fn setting_reports(settings: &Settings) -> BTreeMap<String, SettingReport> {
         let (value, unit) = (tunable.number(settings), tunable.unit.to_owned());
         (tunable.name.to_owned(), SettingReport { value, unit })
     };
-    TUNABLES.iter().map(report).collect()
+    tunables::all().map(report).collect()
 }
 
 fn lower_node(
@@ -208,7 +209,7 @@ mod tests {
         assert!(why(&pass(42, &[]), &settings, false, true).is_empty());
 
         let mut stopped = settings.clone();
-        stopped.set("promote_rate_limit_MBps", "0").unwrap();
+        stopped.promote_rate_limit_mbps = 0;
         let all = why(&pass(0, &[]), &stopped, true, false).join("\n");
         for part in [
             "no hotness source",

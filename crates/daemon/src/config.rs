@@ -1,15 +1,16 @@
 //! What the daemon is told to do: defaults, overridden by the config file, overridden by flags.
 //!
-//! Names, ranges and texts come from two tables, [`TUNABLES`] and [`DAEMON_OPTIONS`]; the command
-//! line, the config file and the reference are all made from them.
+//! Names, ranges and texts come from two lists, [`tunables::all`] and [`DAEMON_OPTIONS`]; the
+//! command line, the config file and the reference are all made from them.
 
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use pghot_engine::{Kind, Settings, TUNABLES};
+use pghot_engine::{Kind, Settings};
 use pghot_hotness::Format;
+use pghot_sources::tunables;
 use toml::de::{DeTable, DeValue};
 
 /// Read if it exists and no other file is named.
@@ -246,7 +247,7 @@ fn parse_file(path: &Path, text: &str) -> Result<Vec<Assignment>, ConfigError> {
 
 /// The value of a key as text: a number for a tunable, a string for a daemon option.
 fn value_text(name: &str, value: &DeValue) -> Result<String, String> {
-    let tunable = TUNABLES.iter().find(|tunable| tunable.name == name);
+    let tunable = tunables::find(name).ok();
     let is_node = tunable.is_some_and(|tunable| tunable.kind == Kind::Node);
     let is_option = DAEMON_OPTIONS.iter().any(|option| option.name == name);
     match value {
@@ -300,9 +301,7 @@ fn resolve(assignments: &[Assignment]) -> Result<Options, ConfigError> {
         if DAEMON_OPTIONS.iter().any(|option| option.name == set.name) {
             continue;
         }
-        options
-            .settings
-            .set(&set.name, &set.text)
+        tunables::set(&mut options.settings, &set.name, &set.text)
             .map_err(|error| invalid(&set.origin, error.to_string()))?;
     }
     Ok(options)
@@ -312,7 +311,7 @@ fn resolve(assignments: &[Assignment]) -> Result<Options, ConfigError> {
 pub fn option_names() -> Vec<&'static str> {
     let options = DAEMON_OPTIONS.iter().map(|option| option.name);
     options
-        .chain(TUNABLES.iter().map(|tunable| tunable.name))
+        .chain(tunables::all().map(|tunable| tunable.name))
         .collect()
 }
 
@@ -334,14 +333,15 @@ mod tests {
 
     #[test]
     fn every_option_can_be_set_in_the_file() {
-        let text = "mode = \"precision\"\nsocket = \"/a\"\nstatus_socket = \"/d\"\n\
-                    hint_socket = \"/c\"\nstate_file = \"/b\"\n\
-                    freq_threshold = 5\nfreq_window_ms = 16_000\ntarget_nid = 1\n\
-                    kmigrated_sleep_ms = 50\nkmigrated_batch_nr = 64\n\
-                    promote_rate_limit_MBps = 0\nenabled_sources = 0x1\nscan_stall_max_ms = 20\n\
-                    quick_fault_ms = 250\ndemote_rate_limit_MBps = 16\n\
-                    metrics_address = \"[::1]:9464\"\n";
-        let assignments = from_file(text).unwrap();
+        let mut text = "mode = \"precision\"\nsocket = \"/a\"\nstatus_socket = \"/d\"\n\
+                        hint_socket = \"/c\"\nstate_file = \"/b\"\n\
+                        metrics_address = \"[::1]:9464\"\n"
+            .to_owned();
+        for tunable in tunables::all() {
+            let (_, max) = (tunable.range)(Format::Precision);
+            text.push_str(&format!("{} = {}\n", tunable.name, tunable.show(max)));
+        }
+        let assignments = from_file(&text).unwrap();
         let mut names: Vec<_> = assignments.iter().map(|a| a.name.as_str()).collect();
         let mut all = option_names();
         names.sort();
@@ -349,10 +349,11 @@ mod tests {
         assert_eq!(names, all);
         let options = resolve(&assignments).unwrap();
         assert_eq!(options.settings.mode, Format::Precision);
-        assert_eq!(options.settings.freq_window_ms, 16_000);
-        assert_eq!(options.settings.enabled_sources, 1);
+        for tunable in tunables::all() {
+            let (_, max) = (tunable.range)(Format::Precision);
+            assert_eq!(options.settings.get(tunable), max, "{}", tunable.name);
+        }
         assert_eq!(options.socket, Path::new("/a"));
-        assert_eq!(options.settings.target_nid, Some(1));
         assert_eq!(options.metrics_address, "[::1]:9464".parse().ok());
     }
 

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use pghot_engine::Tunable;
+use pghot_sources::tunables;
 use tracing::warn;
 
 use crate::config::Options;
@@ -193,7 +193,7 @@ fn answer(request: Request, shared: &Shared) -> Response {
             Err(sentence) => Response::Error(sentence),
             Ok(()) => {
                 let settings = shared.settings();
-                let shown = Tunable::find(&name).map(|t| t.show((t.load)(&settings)));
+                let shown = tunables::find(&name).map(|tunable| settings.show(tunable));
                 let value = shown.unwrap_or(value);
                 Response::Done { name, value }
             }

@@ -14,7 +14,7 @@ use pghot_linux::claim::Claim;
 use pghot_linux::knobs::{Knobs, KnobsError};
 use pghot_linux::topology::Topology;
 use pghot_linux::{Host, Reclaimer, SysRoot, bpf};
-use pghot_sources::{Config, RecordMaps, SOURCES};
+use pghot_sources::{RecordMaps, SOURCES, tunables};
 use tracing::{info, warn};
 
 use crate::config::{Options, mode_name};
@@ -114,7 +114,7 @@ fn session(
     let table = Arc::new(table);
     let knobs = restorer.knobs();
     let launcher = KernelLauncher::new(root, topology, options, maps, &table, knobs);
-    let config = Config::new(&settings, settings.rule()?);
+    let config = tunables::config(&settings, settings.rule()?);
     let sources = Sources::new(SOURCES, Box::new(launcher), &config);
     let shared = Shared::new(root.clone(), table, settings, nids, sources, dry_run, stop)?;
     let shared = Arc::new(shared);
@@ -203,7 +203,7 @@ fn announce(options: &Options, shared: &Shared) {
 }
 
 fn start_sources(shared: &Shared) -> Result<(), RunError> {
-    let enabled = shared.settings().enabled_sources;
+    let enabled = tunables::enabled_sources(&shared.settings());
     // Before the first hint fault: the kernel promotes in it while there is plenty of room.
     shared.note_free_space(Instant::now());
     let mut sources = lock(&shared.sources);

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 use pghot_engine::demoter::DemoterReport;
 use pghot_engine::exchange::FaultTimes;
 use pghot_engine::marking::MarkingReport;
-use pghot_engine::{Journal, Moved, PassReport, QuickFault, Settings, Totals, Tunable};
+use pghot_engine::{Journal, Moved, PassReport, QuickFault, Settings, Totals};
 use pghot_hotness::{Nid, Rule, Swept, Table};
 use pghot_linux::SysRoot;
 use pghot_linux::host::monotonic;
 use pghot_linux::moving::MovingTime;
 use pghot_linux::topology::Topology;
 use pghot_linux::vmstat::Vmstat;
-use pghot_sources::Config;
+use pghot_sources::tunables;
 
 use crate::error::RunError;
 use crate::free_space::FreeSpace;
@@ -230,19 +230,18 @@ impl Shared {
         let mut sources = lock(&self.sources);
         let before = self.settings();
         let mut settings = before.clone();
-        settings
-            .set(name, text)
-            .map_err(|error| error.to_string())?;
+        tunables::set(&mut settings, name, text).map_err(|error| error.to_string())?;
         if settings.target_nid != before.target_nid {
             let topology = Topology::read(&self.root).map_err(|error| error.to_string())?;
             check_target(&topology, &settings).map_err(|error| error.to_string())?;
         }
         let rule = settings.rule().map_err(|error| error.to_string())?;
-        sources.configure(&Config::new(&settings, rule))?;
-        if settings.enabled_sources != before.enabled_sources {
-            sources.enable(settings.enabled_sources);
+        sources.configure(&tunables::config(&settings, rule))?;
+        let enabled = tunables::enabled_sources(&settings);
+        if enabled != tunables::enabled_sources(&before) {
+            sources.enable(enabled);
         }
-        let shown = Tunable::find(name).map(|t| t.show((t.load)(&settings)));
+        let shown = tunables::find(name).map(|tunable| settings.show(tunable));
         tracing::info!("{name} is {} now", shown.unwrap_or_default());
         *self.active.write().unwrap_or_else(PoisonError::into_inner) = (settings, rule);
         self.config_generation.fetch_add(1, Ordering::Relaxed);

@@ -62,7 +62,7 @@ impl arbiter::Host for Running {
         let descriptor = &self.descriptors[source];
         let name = descriptor.name;
         self.marked = None;
-        match self.launcher.start(descriptor, *config, standing_by) {
+        match self.launcher.start(descriptor, config.clone(), standing_by) {
             Ok(started) => {
                 let how = if standing_by { ", standing by" } else { "" };
                 info!("source {name} started{how}");

@@ -12,7 +12,7 @@ use pghot_linux::host::monotonic;
 use pghot_linux::knobs::Foreign;
 use pghot_sources::{
     Availability, Config, Descriptor, Error, Kind, OnKernel, ReadySample, Source, SourceCost,
-    SourceStats,
+    SourceStats, tunables,
 };
 
 use crate::lock;
@@ -38,6 +38,7 @@ const fn fake(name: &'static str, bit: u32, kind: Kind) -> Descriptor {
         bit,
         doc: "Nothing.",
         kind,
+        tunables: &[],
         fake: |_, _| unreachable!("no model is here"),
         on_kernel: OnKernel {
             check: |_| Availability::Available,
@@ -185,12 +186,12 @@ pub fn daemon_of(dir: &Path, sections: u64) -> (Arc<Shared>, Arc<Watched>) {
         Span::new(&[range]).unwrap(),
     ));
     let mut settings = Settings::new(Format::Default);
-    settings.enabled_sources = 0x1;
+    tunables::set(&mut settings, "enabled_sources", "0x1").unwrap();
     let watched = Arc::new(Watched::default());
     let launcher = Box::new(FakeLauncher(Arc::clone(&watched)));
-    let config = Config::new(&settings, settings.rule().unwrap());
+    let config = tunables::config(&settings, settings.rule().unwrap());
     let mut sources = Sources::new(&DESCRIPTORS, launcher, &config);
-    sources.enable(settings.enabled_sources);
+    sources.enable(0x1);
     let stop = Arc::new(Stop::default());
     let shared = Shared::new(root, table, settings, &[2], sources, false, stop).unwrap();
     (Arc::new(shared), watched)

@@ -46,7 +46,7 @@ pub use pace::Pace;
 pub use place::{FileId, Owner, Place};
 pub use quick_fault::QuickFault;
 pub use report::{HeldPages, Moved, PassReport, Totals, Waiting};
-pub use tunables::{Kind, Settings, TUNABLES, Tunable, TunableError};
+pub use tunables::{Kept, Kind, Settings, TUNABLES, Tunable, TunableError};
 
 /// A process id, in the initial PID namespace.
 pub type Pid = u32;

@@ -1,20 +1,21 @@
-//! The tunables: one table from which flags, the config file, `pghot set`, `--help`, the man page
-//! and the reference are made.
+//! Tunables: what an operator can change, each described once. Flags, the config file, `pghot set`,
+//! `--help`, the man page and the reference are made from the descriptions.
 //!
-//! Names and ranges are the kernel proposal's, but for `demote_rate_limit_MBps`,
-//! `scan_stall_max_ms` and `quick_fault_ms`, which are ours. Two defaults differ on purpose, see
-//! `promote_rate_limit_MBps` and `kmigrated_batch_nr`.
+//! A tunable belongs to whoever goes by it. Here are the engine's; each source has its own. Names
+//! and ranges are the kernel proposal's, but for `demote_rate_limit_MBps` and `quick_fault_ms`. Two
+//! defaults differ on purpose, see `promote_rate_limit_MBps` and `kmigrated_batch_nr`.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use pghot_hotness::{Format, Nid, Rule};
-use serde::Serialize;
 
-/// All tunables with their present values, checked against each other.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+use crate::quick_fault::QUICK_FAULT_MS;
+
+/// The present values of all tunables.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// Record format; fixed while the daemon runs.
-    #[serde(skip)]
     pub mode: Format,
     /// Accesses within the window that make a page ready.
     pub freq_threshold: u32,
@@ -31,12 +32,10 @@ pub struct Settings {
     pub promote_rate_limit_mbps: u64,
     /// Demotion by pghot itself, in MB/s; 0 leaves it to the kernel.
     pub demote_rate_limit_mbps: u64,
-    /// Bit mask of the sources that report.
-    pub enabled_sources: u32,
-    /// The longest that a scan may keep a process from changing its mappings, in ms.
-    pub scan_stall_max_ms: u32,
     /// Within this time of its mark a hint fault makes its page ready, in ms.
     pub quick_fault_ms: u32,
+    /// What others than the engine go by, where it is not the default.
+    by_name: BTreeMap<&'static str, u64>,
 }
 
 impl Settings {
@@ -51,12 +50,11 @@ impl Settings {
             kmigrated_batch_nr: 0,
             promote_rate_limit_mbps: 0,
             demote_rate_limit_mbps: 0,
-            enabled_sources: 0,
-            scan_stall_max_ms: 0,
             quick_fault_ms: 0,
+            by_name: BTreeMap::new(),
         };
         for tunable in TUNABLES {
-            (tunable.store)(&mut settings, (tunable.default)(mode));
+            settings.store(tunable, (tunable.default)(mode));
         }
         settings
     }
@@ -66,12 +64,39 @@ impl Settings {
         Rule::new(self.mode, self.freq_threshold, self.freq_window_ms)
     }
 
-    /// Sets one tunable from text; the settings are unchanged on error.
-    pub fn set(&mut self, name: &str, text: &str) -> Result<(), TunableError> {
-        let tunable = Tunable::find(name)?;
+    /// The value of a tunable.
+    pub fn get(&self, tunable: &Tunable) -> u64 {
+        match tunable.kept {
+            Kept::InField(load, _) => load(self),
+            Kept::ByName => {
+                let changed = self.by_name.get(tunable.name);
+                changed.map_or_else(|| (tunable.default)(self.mode), |value| *value)
+            }
+        }
+    }
+
+    /// The value of a tunable as text.
+    pub fn show(&self, tunable: &Tunable) -> String {
+        tunable.show(self.get(tunable))
+    }
+
+    /// Sets a tunable from text; the settings are unchanged on error.
+    pub fn set(&mut self, tunable: &Tunable, text: &str) -> Result<(), TunableError> {
         let value = tunable.parse(text, self.mode)?;
-        (tunable.store)(self, value);
+        self.store(tunable, value);
         Ok(())
+    }
+
+    fn store(&mut self, tunable: &Tunable, value: u64) {
+        match tunable.kept {
+            Kept::InField(_, store) => store(self, value),
+            Kept::ByName if value == (tunable.default)(self.mode) => {
+                self.by_name.remove(tunable.name);
+            }
+            Kept::ByName => {
+                self.by_name.insert(tunable.name, value);
+            }
+        }
     }
 }
 
@@ -110,17 +135,23 @@ pub struct Tunable {
     pub default: fn(Format) -> u64,
     /// Smallest and largest value by mode.
     pub range: fn(Format) -> (u64, u64),
-    /// Reads it from the settings.
-    pub load: fn(&Settings) -> u64,
-    /// Writes it to the settings; the value was checked.
-    pub store: fn(&mut Settings, u64),
+    /// Where the settings keep its value.
+    pub kept: Kept,
+}
+
+/// Where [`Settings`] keep the value of a tunable.
+pub enum Kept {
+    /// In a field, which the engine reads: how it is read, and written after a check.
+    InField(fn(&Settings) -> u64, fn(&mut Settings, u64)),
+    /// By its name, for [`Settings::get`].
+    ByName,
 }
 
 /// Of [`Kind::Node`]: the machine decides.
 const NEAREST: u64 = 1024;
 const NEAREST_TEXT: &str = "nearest";
 
-/// Every tunable. Adding one is one entry here and one field in [`Settings`].
+/// The engine's tunables. Adding one is one entry here and one field in [`Settings`].
 pub const TUNABLES: &[Tunable] = &[
     Tunable {
         name: "freq_threshold",
@@ -132,8 +163,10 @@ pub const TUNABLES: &[Tunable] = &[
               promotes at the first fault, sooner and with less choice.",
         default: |_| 2,
         range: |mode| (1, mode.freq_max() as u64),
-        load: |s| s.freq_threshold as u64,
-        store: |s, v| s.freq_threshold = v as u32,
+        kept: Kept::InField(
+            |s| s.freq_threshold as u64,
+            |s, v| s.freq_threshold = v as u32,
+        ),
     },
     Tunable {
         name: "freq_window_ms",
@@ -149,8 +182,10 @@ pub const TUNABLES: &[Tunable] = &[
             let (min, max) = mode.window_range_ms();
             (min as u64, max as u64)
         },
-        load: |s| s.freq_window_ms as u64,
-        store: |s, v| s.freq_window_ms = v as u32,
+        kept: Kept::InField(
+            |s| s.freq_window_ms as u64,
+            |s, v| s.freq_window_ms = v as u32,
+        ),
     },
     Tunable {
         name: "target_nid",
@@ -162,8 +197,10 @@ pub const TUNABLES: &[Tunable] = &[
               is not in the top tier.",
         default: |_| NEAREST,
         range: |_| (0, NEAREST - 1),
-        load: |s| s.target_nid.map_or(NEAREST, u64::from),
-        store: |s, v| s.target_nid = (v < NEAREST).then_some(v as u32),
+        kept: Kept::InField(
+            |s| s.target_nid.map_or(NEAREST, u64::from),
+            |s, v| s.target_nid = (v < NEAREST).then_some(v as u32),
+        ),
     },
     Tunable {
         name: "kmigrated_sleep_ms",
@@ -174,8 +211,10 @@ pub const TUNABLES: &[Tunable] = &[
               often.",
         default: |_| 100,
         range: |_| (50, 1000),
-        load: |s| s.kmigrated_sleep_ms as u64,
-        store: |s, v| s.kmigrated_sleep_ms = v as u32,
+        kept: Kept::InField(
+            |s| s.kmigrated_sleep_ms as u64,
+            |s, v| s.kmigrated_sleep_ms = v as u32,
+        ),
     },
     Tunable {
         name: "kmigrated_batch_nr",
@@ -189,8 +228,10 @@ pub const TUNABLES: &[Tunable] = &[
         // 22 us at 4096 in emulation, 5.7 ms at 1.
         default: |_| 2048,
         range: |_| (64, 4096),
-        load: |s| s.kmigrated_batch_nr as u64,
-        store: |s, v| s.kmigrated_batch_nr = v as u32,
+        kept: Kept::InField(
+            |s| s.kmigrated_batch_nr as u64,
+            |s, v| s.kmigrated_batch_nr = v as u32,
+        ),
     },
     Tunable {
         name: "promote_rate_limit_MBps",
@@ -203,8 +244,10 @@ pub const TUNABLES: &[Tunable] = &[
         // is four times what the stock scan of a process can find (256 MB/s).
         default: |_| 1024,
         range: |_| (0, 65536),
-        load: |s| s.promote_rate_limit_mbps,
-        store: |s, v| s.promote_rate_limit_mbps = v,
+        kept: Kept::InField(
+            |s| s.promote_rate_limit_mbps,
+            |s, v| s.promote_rate_limit_mbps = v,
+        ),
     },
     Tunable {
         name: "demote_rate_limit_MBps",
@@ -215,59 +258,24 @@ pub const TUNABLES: &[Tunable] = &[
         // As much as promotion may take.
         default: |_| 1024,
         range: |_| (0, 65536),
-        load: |s| s.demote_rate_limit_mbps,
-        store: |s, v| s.demote_rate_limit_mbps = v,
+        kept: Kept::InField(
+            |s| s.demote_rate_limit_mbps,
+            |s, v| s.demote_rate_limit_mbps = v,
+        ),
     },
-    Tunable {
-        name: "enabled_sources",
-        unit: "",
-        kind: Kind::Mask,
-        doc: "The hotness sources that report, as a mask: 0x1 hint_fault, 0x2 hw_sample, \
-              0x4 pgtscan, 0x8 page_cache, 0x10 mglru, 0x20 app_hint.",
-        // pgtscan sees the shared and forked memory that hint faults do not, and stands in for them
-        // while the kernel would promote in the fault.
-        default: |_| 0x5,
-        range: |_| (0, 0x3f),
-        load: |s| s.enabled_sources as u64,
-        store: |s, v| s.enabled_sources = v as u32,
-    },
-    Tunable {
-        name: "scan_stall_max_ms",
-        unit: "ms",
-        kind: Kind::Number,
-        doc: "The longest that pgtscan may hold a process's mmap lock for writing, while which the \
-              process can map nothing new. Where clearing all of its accessed bits at once would \
-              take longer, they are cleared by another way, which does not see pages that several \
-              processes map.",
-        // 200,000 resident pages at 50 ns each. A page fault that reads from a disk takes as long.
-        default: |_| 10,
-        range: |_| (1, 1000),
-        load: |s| s.scan_stall_max_ms as u64,
-        store: |s, v| s.scan_stall_max_ms = v as u32,
-    },
-    Tunable {
-        name: "quick_fault_ms",
-        unit: "ms",
-        kind: Kind::Number,
-        doc: "A hint fault makes its page ready if it comes within this time of the kernel's mark: \
-              a page that is touched so soon is touched often. So a page of a large process, \
-              which the kernel's scan comes to less than once per window, is found hot at one \
-              look. While the top tier is full and pages change places, it is the limit of a \
-              shorter time that follows from what goes; while it has room, faults that many \
-              neighbours come with are as good. 0 counts every fault once.",
-        // A page that is swept once in 20 s is touched so soon after a mark in 0.6 % of cases.
-        default: |_| 125,
-        range: |_| (0, 60_000),
-        load: |s| s.quick_fault_ms as u64,
-        store: |s, v| s.quick_fault_ms = v as u32,
-    },
+    QUICK_FAULT_MS,
 ];
 
 /// Why a tunable cannot be set so.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TunableError {
     /// No tunable of this name.
-    Unknown(String),
+    Unknown {
+        /// What was given.
+        name: String,
+        /// What there is.
+        known: Vec<&'static str>,
+    },
     /// The text is not a number.
     NotANumber {
         /// The tunable.
@@ -293,13 +301,9 @@ pub enum TunableError {
 impl fmt::Display for TunableError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            TunableError::Unknown(name) => {
-                let names: Vec<_> = TUNABLES.iter().map(|t| t.name).collect();
-                write!(
-                    f,
-                    "there is no tunable `{name}`; there are {}",
-                    names.join(", ")
-                )
+            TunableError::Unknown { name, known } => {
+                let known = known.join(", ");
+                write!(f, "there is no tunable `{name}`; there are {known}")
             }
             TunableError::NotANumber { name, kind, text } => {
                 write!(f, "{name} takes {}, not `{text}`", kind.takes())
@@ -323,10 +327,16 @@ impl fmt::Display for TunableError {
 impl std::error::Error for TunableError {}
 
 impl Tunable {
-    /// Looks a tunable up by its name.
-    pub fn find(name: &str) -> Result<&'static Tunable, TunableError> {
-        let found = TUNABLES.iter().find(|t| t.name == name);
-        found.ok_or_else(|| TunableError::Unknown(name.to_owned()))
+    /// Looks one of `all` up by its name.
+    pub fn find<All>(all: All, name: &str) -> Result<&'static Tunable, TunableError>
+    where
+        All: Iterator<Item = &'static Tunable> + Clone,
+    {
+        let found = all.clone().find(|tunable| tunable.name == name);
+        found.ok_or_else(|| TunableError::Unknown {
+            name: name.to_owned(),
+            known: all.map(|tunable| tunable.name).collect(),
+        })
     }
 
     /// Reads a value and checks its range. Numbers may be written in hex with `0x`.
@@ -368,7 +378,7 @@ impl Tunable {
 
     /// The value as a number; none if the machine decides.
     pub fn number(&self, settings: &Settings) -> Option<u64> {
-        let value = (self.load)(settings);
+        let value = settings.get(self);
         (self.kind != Kind::Node || value != NEAREST).then_some(value)
     }
 
@@ -393,7 +403,7 @@ mod tests {
             let settings = Settings::new(mode);
             settings.rule().unwrap();
             for t in TUNABLES {
-                let value = (t.load)(&settings);
+                let value = settings.get(t);
                 assert_eq!(value, (t.default)(mode), "{}", t.name);
                 assert_eq!(t.parse(&t.show(value), mode), Ok(value), "{}", t.name);
                 assert!(t.doc.ends_with('.') && !t.doc.contains("  "), "{}", t.name);
@@ -408,25 +418,17 @@ mod tests {
                 let mut settings = Settings::new(mode);
                 let (min, max) = (t.range)(mode);
                 for value in [min, max] {
-                    settings.set(t.name, &value.to_string()).unwrap();
-                    assert_eq!((t.load)(&settings), value);
+                    settings.set(t, &value.to_string()).unwrap();
+                    assert_eq!(settings.get(t), value);
                 }
                 let before = settings.clone();
                 for text in [(max + 1).to_string(), "-1".into(), "".into(), "1e3".into()] {
-                    let error = settings.set(t.name, &text).unwrap_err().to_string();
+                    let error = settings.set(t, &text).unwrap_err().to_string();
                     assert!(error.contains(t.name), "{error}");
                 }
                 assert_eq!(settings, before);
             }
         }
-        assert!(Settings::new(Format::Default).set("freq", "1").is_err());
-    }
-
-    #[test]
-    fn names_are_unique() {
-        let mut names: Vec<_> = TUNABLES.iter().map(|t| t.name).collect();
-        names.sort();
-        names.dedup();
-        assert_eq!(names.len(), TUNABLES.len());
+        assert!(Tunable::find(TUNABLES.iter(), "freq").is_err());
     }
 }

@@ -43,7 +43,7 @@ fn a_page_that_went_cold_does_not_move() {
     rig.hot(7, 0, 10);
     assert_eq!(rig.pass().held[&Held::RateLimit], 10);
     rig.machine.now_ms += 3001;
-    rig.settings.set("promote_rate_limit_MBps", "1000").unwrap();
+    rig.settings.promote_rate_limit_mbps = 1000;
     assert_eq!(rig.pass().ready, 0);
     rig.machine.now_ms += rig.rule.ageing_interval_ms();
     rig.pass();

@@ -70,8 +70,8 @@ proptest! {
         let range = PfnRange { start: 0, end: SECTION_PAGES, nid: 2 };
         let table = Table::in_memory(mode, Span::new(&[range]).unwrap());
         let mut settings = Settings::new(mode);
-        settings.set("freq_threshold", "1").unwrap();
-        settings.set("promote_rate_limit_MBps", "10").unwrap();
+        settings.freq_threshold = 1;
+        settings.promote_rate_limit_mbps = 10;
         let rule = settings.rule().unwrap();
         let mut machine = FakeMachine::tiered3();
         machine.batch_ms = 3;
@@ -101,8 +101,8 @@ proptest! {
                 Event::Room { nid, pages } => _ = machine.room_pages.insert(nid, pages),
                 Event::Online { top_tier } => machine.top_tier = Some(top_tier),
                 Event::Set { limit, batch } => {
-                    settings.set("promote_rate_limit_MBps", &limit.to_string()).unwrap();
-                    settings.set("kmigrated_batch_nr", &batch.to_string()).unwrap();
+                    settings.promote_rate_limit_mbps = limit;
+                    settings.kmigrated_batch_nr = batch as u32;
                     max_limit = max_limit.max(limit);
                 }
                 Event::Wait { ms } => machine.now_ms += ms,

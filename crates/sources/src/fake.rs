@@ -150,7 +150,7 @@ impl EventFake {
         Box::new(EventFake {
             descriptor,
             rule_of,
-            config: *config,
+            config: config.clone(),
             reporter: BulkReporter::new(table, &config.rule),
         })
     }
@@ -163,7 +163,7 @@ impl Fake for EventFake {
 
     fn configure(&mut self, config: &Config) {
         self.reporter.set_rule(&config.rule);
-        self.config = *config;
+        self.config = config.clone();
     }
 
     fn event(&mut self, event: Event, access: &FolioAccess, now: Duration) {
@@ -182,10 +182,11 @@ impl Fake for EventFake {
 mod tests {
     use std::collections::BTreeSet;
 
-    use pghot_hotness::{Format, PfnRange, Rule, SECTION_PAGES, Span};
+    use pghot_engine::Settings;
+    use pghot_hotness::{Format, PfnRange, SECTION_PAGES, Span};
 
     use super::*;
-    use crate::{Kind, QuickFault, SOURCES};
+    use crate::{Kind, QuickFault, SOURCES, tunables};
 
     const FIRST: Pfn = SECTION_PAGES;
     const PAGES: u64 = 2048;
@@ -252,12 +253,11 @@ mod tests {
     }
 
     fn config(hint_faults_run: bool) -> Config {
-        Config {
-            rule: Rule::new(Format::Default, 2, 3000).unwrap(),
-            scan_stall_max: Duration::from_millis(10),
-            quick_fault: QuickFault::default(),
-            hint_faults_run,
-        }
+        let settings = Settings::new(Format::Default);
+        let mut config = tunables::config(&settings, settings.rule().unwrap());
+        config.quick_fault = QuickFault::default();
+        config.hint_faults_run = hint_faults_run;
+        config
     }
 
     fn table() -> Arc<Table> {

@@ -2,10 +2,11 @@
 //!
 //! One folder per source, with its BPF program, its Rust half and a README: how it works, what it
 //! costs, when it is blind. [`SOURCES`] lists them; adding one touches its folder and that list.
+//! What can be changed of them is in [`tunables`].
 //!
-//! What a source decides is pure, and compiled by both of its hosts: the daemon, and the model of the
-//! simulator ([`fake`]). What touches the kernel is in the modules named `kernel`, behind the feature of
-//! that name, without which neither clang nor libbpf is needed.
+//! What a source decides is pure, and compiled by both of its hosts: the daemon, and the model of
+//! the simulator ([`fake`]). What touches the kernel is in the modules named `kernel`, behind the
+//! feature of that name; without it neither clang nor libbpf is needed.
 //!
 //! All sources write the same records, which on a kernel lie in BPF arrays that are mapped into the
 //! daemon (`RecordMaps`). A source that this kernel lacks is `Availability::Unavailable`; the rest
@@ -34,10 +35,12 @@ mod page_tables;
 pub mod pgtscan;
 #[cfg(feature = "kernel")]
 pub mod recorder;
+pub mod tunables;
 mod young;
 
 use std::sync::Arc;
 
+use pghot_engine::Tunable;
 use pghot_engine::arbiter::Candidate;
 use pghot_hotness::{Pfn, Table};
 use serde::{Deserialize, Serialize};
@@ -67,6 +70,8 @@ pub struct Descriptor {
     pub doc: &'static str,
     /// What it learns accesses from, which decides who stands by for whom.
     pub kind: Kind,
+    /// What an operator can change of it; its [`Config`] has the values.
+    pub tunables: &'static [Tunable],
     /// Its stand-in on a modelled machine, which reports into the table.
     pub fake: fn(&Arc<Table>, &Config) -> Box<dyn fake::Fake>,
     /// Itself.

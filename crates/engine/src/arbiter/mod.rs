@@ -18,11 +18,11 @@
 //! - *Settings that others change are set again once.* Most who do so do not mean pghot: `sysctl
 //!   --system` after an update. Who does it again soon does, or would do so for ever.
 
-use std::time::Duration;
+use std::collections::BTreeMap;
 
 use pghot_hotness::Rule;
 
-use crate::{QuickFault, Settings};
+use crate::{QuickFault, Settings, Tunable};
 
 /// How long no top-tier node may have had plenty of free memory before hint faults come back, in
 /// ms.
@@ -57,28 +57,38 @@ pub struct Candidate {
 }
 
 /// How a source works.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     /// What makes a page ready.
     pub rule: Rule,
-    /// How long a scan may keep a process from changing its mappings.
-    pub scan_stall_max: Duration,
     /// Which hint faults make their page ready at one look.
     pub quick_fault: QuickFault,
     /// Hint faults report the pages that one process alone maps. Who reads accessed bits leaves
     /// those to them. The arbiter knows it, whatever it is told.
     pub hint_faults_run: bool,
+    /// The sources' own tunables, by name.
+    own: BTreeMap<&'static str, u64>,
 }
 
 impl Config {
-    /// What the settings ask of sources; `rule` is made from them.
-    pub fn new(settings: &Settings, rule: Rule) -> Config {
+    /// What the settings ask of sources, whose own tunables these are; `rule` is made from them.
+    pub fn new<'a, Own>(settings: &Settings, rule: Rule, own: Own) -> Config
+    where
+        Own: IntoIterator<Item = &'a Tunable>,
+    {
+        let own = own.into_iter();
         Config {
             rule,
-            scan_stall_max: Duration::from_millis(settings.scan_stall_max_ms.into()),
             quick_fault: QuickFault::as_set(settings),
             hint_faults_run: false,
+            own: own.map(|it| (it.name, settings.get(it))).collect(),
         }
+    }
+
+    /// The value of a source's own tunable.
+    pub fn get(&self, tunable: &Tunable) -> u64 {
+        let set = self.own.get(tunable.name);
+        set.map_or_else(|| (tunable.default)(self.rule.format()), |value| *value)
     }
 }
 
@@ -182,12 +192,12 @@ impl Arbiter {
         let off = |candidate| Slot {
             candidate,
             stage: Stage::Off,
-            told: *config,
+            told: config.clone(),
         };
         Arbiter {
             slots: candidates.into_iter().map(off).collect(),
             enabled: 0,
-            config: *config,
+            config: config.clone(),
             looked_ms: None,
             plenty_seen_ms: None,
             foreign_ms: None,
@@ -208,7 +218,7 @@ impl Arbiter {
 
     /// From now on sources work so; returns how they worked before.
     pub fn set_config(&mut self, config: &Config) -> Config {
-        std::mem::replace(&mut self.config, *config)
+        std::mem::replace(&mut self.config, config.clone())
     }
 
     /// From now on these hint faults are quick.
@@ -304,8 +314,8 @@ impl Arbiter {
                 }
                 Order::Configure => {
                     // Told, whether it could follow or not: it is not told twice.
-                    slot.told = config;
                     result = result.and(host.configure(source, &config));
+                    slot.told = config;
                 }
             }
         }
@@ -358,7 +368,7 @@ impl Arbiter {
         let is_one = |slot: &Slot| slot.candidate.kind == Kind::HintFaults && slot.is_running();
         Config {
             hint_faults_run: self.slots.iter().any(is_one),
-            ..self.config
+            ..self.config.clone()
         }
     }
 

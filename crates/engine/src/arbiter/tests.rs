@@ -36,7 +36,7 @@ impl Host for Fake {
             self.on.remove(&source);
             return Err("it is too dark".into());
         }
-        self.told[source] = Some(*config);
+        self.told[source] = Some(config.clone());
         match by {
             true => self.standing_by.insert(source),
             false => self.standing_by.remove(&source),
@@ -80,7 +80,7 @@ impl Host for Fake {
         if self.refuses_config {
             return Err("it cannot follow".into());
         }
-        self.told[source] = Some(*config);
+        self.told[source] = Some(config.clone());
         Ok(())
     }
 }
@@ -89,7 +89,7 @@ fn config(threshold: u32) -> Config {
     let mut settings = Settings::new(Format::Default);
     settings.freq_threshold = threshold;
     let rule = settings.rule().unwrap();
-    Config::new(&settings, rule)
+    Config::new(&settings, rule, [])
 }
 
 /// Hint faults, two readers of accessed bits, and one that sees something else.
@@ -166,7 +166,7 @@ fn faults_stand_by_while_there_is_plenty_of_room_and_tables_are_read() {
     );
     arbiter.enable(1 << FAULTS | 1 << TABLES);
     assert!(note(&mut arbiter, &mut host, true, 1000));
-    let told_of_faults = |host: &Fake| host.told[TABLES].unwrap().hint_faults_run;
+    let told_of_faults = |host: &Fake| host.told[TABLES].as_ref().unwrap().hint_faults_run;
     assert!(!told_of_faults(&host), "tables report all");
     assert!(note(&mut arbiter, &mut host, false, 1000), "not at once");
     assert!(note(&mut arbiter, &mut host, true, 1000));
@@ -263,7 +263,7 @@ proptest! {
             prop_assert!(host.standing_by.is_empty() || readers == 1, "somebody must see");
             let faults_run = host.on.contains(&FAULTS) && host.standing_by.is_empty();
             for source in &host.on {
-                let told = host.told[*source].unwrap();
+                let told = host.told[*source].as_ref().unwrap();
                 prop_assert_eq!(told.hint_faults_run, faults_run);
             }
             for (source, state) in arbiter.states().enumerate() {

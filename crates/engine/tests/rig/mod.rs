@@ -3,7 +3,9 @@
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use pghot_engine::fake::FakeMachine;
-use pghot_engine::{Gates, History, Journal, Migrator, Outcome, PassReport, Settings};
+use pghot_engine::{
+    Gates, History, Journal, Migrator, Outcome, PassReport, Settings, TUNABLES, Tunable,
+};
 use pghot_hotness::{Format, PfnRange, Rule, SECTION_PAGES, Span, Table};
 
 pub const BASE: u64 = 32 * SECTION_PAGES;
@@ -25,8 +27,10 @@ impl Rig {
             nid: 2,
         };
         let mut settings = Settings::new(mode);
-        sets.iter()
-            .for_each(|(name, value)| settings.set(name, value).unwrap());
+        for (name, value) in sets {
+            let tunable = Tunable::find(TUNABLES.iter(), name).unwrap();
+            settings.set(tunable, value).unwrap();
+        }
         let mut machine = FakeMachine::tiered3();
         machine.now_ms = 10_000;
         Rig {

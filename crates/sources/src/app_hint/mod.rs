@@ -14,6 +14,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     bit: 0x20,
     doc: "Hints of applications: a process says on a socket which of its memory it will use.",
     kind: Kind::Other,
+    tunables: &[],
     fake: |table, config| {
         EventFake::boxed(
             &DESCRIPTOR,

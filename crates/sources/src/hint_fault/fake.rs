@@ -19,7 +19,7 @@ struct HintFaults {
 
 pub(super) fn fake(table: &Arc<Table>, config: &Config) -> Box<dyn Fake> {
     Box::new(HintFaults {
-        config: *config,
+        config: config.clone(),
         reporter: BulkReporter::new(table, &config.rule),
         bursts: Bursts::new(),
     })
@@ -32,7 +32,7 @@ impl Fake for HintFaults {
 
     fn configure(&mut self, config: &Config) {
         self.reporter.set_rule(&config.rule);
-        self.config = *config;
+        self.config = config.clone();
     }
 
     /// A quick fault fills its record. Pages of the model lie as in their process.

@@ -16,6 +16,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     doc: "NUMA hint faults: the kernel unmaps pages of the lower tier now and then, and the next \
           access of each is seen exactly, with its CPU.",
     kind: Kind::HintFaults,
+    tunables: &[],
     fake: fake::fake,
     #[cfg(feature = "kernel")]
     on_kernel: kernel::ON_KERNEL,

@@ -111,10 +111,10 @@ impl Fake for Sampler {
 mod tests {
     use std::ops::Range;
 
-    use pghot_hotness::{Format, PfnRange, Rule, SECTION_PAGES, Span};
+    use pghot_engine::Settings;
+    use pghot_hotness::{Format, PfnRange, SECTION_PAGES, Span};
 
     use super::*;
-    use crate::QuickFault;
     use crate::fake::BitOwner;
 
     struct NoBits;
@@ -136,12 +136,8 @@ mod tests {
         };
         let span = Span::new(&[range]).unwrap();
         let table = Arc::new(Table::in_memory(Format::Default, span));
-        let config = Config {
-            rule: Rule::new(Format::Default, 2, 3000).unwrap(),
-            scan_stall_max: Duration::ZERO,
-            quick_fault: QuickFault::default(),
-            hint_faults_run: false,
-        };
+        let settings = Settings::new(Format::Default);
+        let config = Config::new(&settings, settings.rule().unwrap(), []);
         let mut fake = fake(&table, &config);
         let access = FolioAccess {
             head: SECTION_PAGES,

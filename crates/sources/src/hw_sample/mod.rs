@@ -18,6 +18,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     doc: "Samples of the CPU's own (AMD IBS, Intel PEBS): a small share of all accesses that \
           memory served, each with its physical address and its CPU.",
     kind: Kind::Other,
+    tunables: &[],
     fake: fake::fake,
     #[cfg(feature = "kernel")]
     on_kernel: kernel::ON_KERNEL,

@@ -20,7 +20,7 @@ pub(super) fn fake(table: &Arc<Table>, config: &Config) -> Box<dyn Fake> {
     Box::new(Ager {
         table: Arc::clone(table),
         reporter: BulkReporter::new(table, &config.rule),
-        config: *config,
+        config: config.clone(),
         schedule: None,
     })
 }
@@ -68,7 +68,7 @@ impl Fake for Ager {
 
     fn configure(&mut self, config: &Config) {
         self.reporter.set_rule(&config.rule);
-        self.config = *config;
+        self.config = config.clone();
     }
 
     fn step(&mut self, bits: &mut dyn AccessedBits, now: Duration) -> Option<Duration> {

@@ -17,6 +17,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     doc: "Accessed bits by MGLRU: the kernel ages the lower tier on demand, control group by \
           control group, and each page that it finds accessed since the last time is seen.",
     kind: Kind::PageTables,
+    tunables: &[],
     fake: fake::fake,
     #[cfg(feature = "kernel")]
     on_kernel: kernel::ON_KERNEL,

@@ -15,6 +15,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     doc: "Page cache that no process maps: read(2), write(2) and their relatives on files whose \
           pages are in the lower tier.",
     kind: Kind::Other,
+    tunables: &[],
     fake: |table, config| {
         EventFake::boxed(
             &DESCRIPTOR,

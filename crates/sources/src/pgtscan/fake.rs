@@ -22,7 +22,7 @@ const STEP: Duration = Duration::from_millis(20);
 pub(super) fn fake(table: &Arc<Table>, config: &Config) -> Box<dyn Fake> {
     Box::new(Scanner {
         reporter: BulkReporter::new(table, &config.rule),
-        config: *config,
+        config: config.clone(),
         processes: BTreeMap::new(),
         budget: None,
     })
@@ -89,7 +89,7 @@ impl Fake for Scanner {
 
     fn configure(&mut self, config: &Config) {
         self.reporter.set_rule(&config.rule);
-        self.config = *config;
+        self.config = config.clone();
     }
 
     fn step(&mut self, bits: &mut dyn AccessedBits, now: Duration) -> Option<Duration> {

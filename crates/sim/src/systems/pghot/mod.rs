@@ -10,16 +10,16 @@ use std::time::Duration;
 
 use fakes::Fakes;
 use host::Host;
-use pghot_engine::arbiter::{Arbiter, Config};
+use pghot_engine::arbiter::Arbiter;
 use pghot_engine::demoter::{Demand, Demoter};
 use pghot_engine::exchange::FaultTimes;
 use pghot_engine::{
-    Gates, History, Journal, Marking, Migrator, Pace, QuickFault, Settings, TUNABLES, Totals,
-    Waiting, marking,
+    Gates, History, Journal, Marking, Migrator, Pace, QuickFault, Settings, Totals, Waiting,
+    marking,
 };
 use pghot_hotness::{Format, Nid, Pfn, Rule, Span, Table};
 use pghot_sources::fake::{Event, FolioAccess};
-use pghot_sources::{Descriptor as Source, SOURCES, hint_fault, hw_sample, page_cache};
+use pghot_sources::{Descriptor as Source, SOURCES, hint_fault, hw_sample, page_cache, tunables};
 use serde_json::{Value, json};
 
 use super::{Descriptor, Fault, Setting, System, Touch};
@@ -78,7 +78,7 @@ impl Pghot {
         let ranges = world.memory.ranges();
         let span = Span::new(ranges).map_err(|error| Error::field("machine", error.to_string()))?;
         let table = Arc::new(Table::in_memory(settings.mode, span));
-        let config = Config::new(&settings, rule);
+        let config = tunables::config(&settings, rule);
         let (history, gates) = (History::default(), Gates::default());
         let migrator = |nid| PacedMigrator {
             migrator: Migrator::new(nid, history.clone(), gates.clone(), Journal::default()),
@@ -109,7 +109,8 @@ impl Pghot {
         };
         // Before the first hint fault, as in the daemon.
         pghot.look_at_free_space(world);
-        pghot.arbiter.enable(pghot.settings.enabled_sources);
+        let enabled = tunables::enabled_sources(&pghot.settings);
+        pghot.arbiter.enable(enabled);
         pghot.settle();
         Ok(pghot)
     }
@@ -205,7 +206,8 @@ impl Pghot {
 
     /// Whether it times the kernel's scanner.
     fn times_scans(&self, world: &World) -> bool {
-        let sees_faults = self.settings.enabled_sources & hint_fault::DESCRIPTOR.bit != 0;
+        let enabled = tunables::enabled_sources(&self.settings);
+        let sees_faults = enabled & hint_fault::DESCRIPTOR.bit != 0;
         let with_cpus = world.spec.node.iter().filter(|node| node.cpus > 0).count();
         let normal = world.spec.kernel.normal_balancing;
         sees_faults && !marking::is_for_normal_balancing(normal, with_cpus)
@@ -234,7 +236,7 @@ fn settings_of(changes: &[Setting]) -> Result<(Settings, Rule), Error> {
     };
     let mut settings = Settings::new(mode);
     for (name, value) in changes.iter().filter(|(name, _)| name != "mode") {
-        let set = settings.set(name, value);
+        let set = tunables::set(&mut settings, name, value);
         set.map_err(|error| Error::field(name, error.to_string()))?;
     }
     let rule = settings.rule();
@@ -301,7 +303,7 @@ impl System for Pghot {
     }
 
     fn wants_reads(&self) -> bool {
-        self.settings.enabled_sources & page_cache::DESCRIPTOR.bit != 0
+        tunables::enabled_sources(&self.settings) & page_cache::DESCRIPTOR.bit != 0
     }
 
     fn read(&mut self, world: &mut World, touch: &Touch) {
@@ -332,12 +334,12 @@ impl System for Pghot {
     fn set(&mut self, (name, value): &Setting) -> Result<(), Error> {
         let wrong = |what: String| Error::field(name, what);
         let mut settings = self.settings.clone();
-        settings
-            .set(name, value)
-            .map_err(|error| wrong(error.to_string()))?;
+        let set = tunables::set(&mut settings, name, value);
+        set.map_err(|error| wrong(error.to_string()))?;
         self.rule = settings.rule().map_err(|error| wrong(error.to_string()))?;
-        self.arbiter.set_config(&Config::new(&settings, self.rule));
-        self.arbiter.enable(settings.enabled_sources);
+        self.arbiter
+            .set_config(&tunables::config(&settings, self.rule));
+        self.arbiter.enable(tunables::enabled_sources(&settings));
         self.quick_fault = QuickFault::as_set(&settings);
         self.settings = settings;
         self.settle();
@@ -345,11 +347,8 @@ impl System for Pghot {
     }
 
     fn restart(&mut self, world: &World) {
-        let changes: Vec<Setting> = (TUNABLES.iter())
-            .map(|tunable| {
-                let value = tunable.show((tunable.load)(&self.settings));
-                (tunable.name.to_owned(), value)
-            })
+        let changes: Vec<Setting> = tunables::all()
+            .map(|tunable| (tunable.name.to_owned(), self.settings.show(tunable)))
             .chain([("mode".to_owned(), mode_name(self.settings.mode).to_owned())])
             .collect();
         // It started with these once.
@@ -372,10 +371,8 @@ impl System for Pghot {
                 "totals": paced.migrator.totals(),
             })
         };
-        let tunables = TUNABLES.iter().map(|tunable| {
-            let value = tunable.show((tunable.load)(&self.settings));
-            (tunable.name.to_owned(), value.into())
-        });
+        let tunables = tunables::all()
+            .map(|tunable| (tunable.name.to_owned(), self.settings.show(tunable).into()));
         let stats = (self.fakes.started())
             .map(|fake| (fake.descriptor().name.to_owned(), json!(fake.stats())));
         let states = self.arbiter.states().zip(SOURCES);

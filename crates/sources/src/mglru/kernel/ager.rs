@@ -13,9 +13,9 @@ use pghot_linux::thread_cpu;
 use tracing::warn;
 
 use super::generations::{Generations, Moment};
-use crate::mglru::schedule::{Pass, Schedule};
 use crate::Config;
 use crate::kernel::worker::Pace;
+use crate::mglru::schedule::{Pass, Schedule};
 use crate::young::Young;
 
 /// The shortest sleep between two rounds: each reads the list of all memcgs.
@@ -70,18 +70,19 @@ impl Shared {
     /// Nothing counted yet.
     pub fn new(config: &Config) -> Arc<Shared> {
         Arc::new(Shared {
-            config: Mutex::new(*config),
+            config: Mutex::new(config.clone()),
             counters: Default::default(),
         })
     }
 
     /// The thread takes it over in its next round.
     pub fn configure(&self, config: &Config) {
-        *self.config.lock().unwrap_or_else(PoisonError::into_inner) = *config;
+        *self.config.lock().unwrap_or_else(PoisonError::into_inner) = config.clone();
     }
 
     fn config(&self) -> Config {
-        *self.config.lock().unwrap_or_else(PoisonError::into_inner)
+        let config = self.config.lock();
+        config.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// All counters by name.
@@ -311,19 +312,16 @@ impl Ager {
 
 #[cfg(test)]
 mod tests {
-    use pghot_hotness::{Format, Rule};
+    use pghot_engine::Settings;
+    use pghot_hotness::Format;
 
     use super::*;
-    use crate::QuickFault;
 
     #[test]
     fn every_counter_has_its_name() {
-        let shared = Shared::new(&Config {
-            rule: Rule::new(Format::Default, 2, 3000).unwrap(),
-            scan_stall_max: Duration::ZERO,
-            quick_fault: QuickFault::default(),
-            hint_faults_run: false,
-        });
+        let settings = Settings::new(Format::Default);
+        let rule = settings.rule().unwrap();
+        let shared = Shared::new(&Config::new(&settings, rule, []));
         shared.add(Counter::Rounds, 1);
         shared.max(Counter::AgingUsMax, 7);
         shared.max(Counter::AgingUsMax, 5);

@@ -52,7 +52,7 @@ fn start(start: &mut Start<'_>) -> Result<Box<dyn Source>, Error> {
     let nearest = lower.find_map(|node| start.topology.nearest_top_tier_node(node.nid));
     let reporter = BulkReporter::new(start.table, &start.config.rule);
     let counters: Arc<Counters> = Arc::default();
-    let config = Arc::new(RwLock::new(start.config));
+    let config = Arc::new(RwLock::new(start.config.clone()));
     let scanner = Scanner {
         procs: Procs::new(start.root, start.topology),
         walker: Walker::load(start.table.span())?,
@@ -72,7 +72,7 @@ fn start(start: &mut Start<'_>) -> Result<Box<dyn Source>, Error> {
 
 impl Own for PageTableScan {
     fn configure(&mut self, config: &Config) {
-        *self.config.write().unwrap_or_else(PoisonError::into_inner) = *config;
+        *self.config.write().unwrap_or_else(PoisonError::into_inner) = config.clone();
     }
 
     fn cost(&self) -> SourceCost {

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::time::Duration;
 
-use crate::pgtscan::adapt::{Adapt, Window};
 use crate::page_tables::clear::Method;
+use crate::pgtscan::adapt::{Adapt, Window};
 
 /// Looks at a process without pages in the lower tier; doubled each time.
 pub(super) const LOOK_MIN: Duration = Duration::from_millis(2000);

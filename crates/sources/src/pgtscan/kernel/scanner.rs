@@ -13,16 +13,17 @@ use pghot_linux::host::monotonic;
 use pghot_linux::thread_cpu;
 use tracing::debug;
 
-use crate::pgtscan::adapt::{SIZE_MAX_BYTES, Window};
 use super::counters::Counters;
 use super::process::{ADDRESS_END, LOOK_MAX, Process, Step, next_due};
 use crate::Config;
 use crate::budget::Budget;
 use crate::bulk::BulkReporter;
+use crate::kernel::worker::Pace;
 use crate::page_tables::clear::{self, ClearCost, FLUSH_DELAY, Method, PidFd};
 use crate::page_tables::procs::{Procs, RESIDENT_MIN_PAGES};
 use crate::page_tables::walk::{Leave, Request, Walked, Walker};
-use crate::kernel::worker::Pace;
+use crate::pgtscan::SCAN_STALL_MAX_MS;
+use crate::pgtscan::adapt::{SIZE_MAX_BYTES, Window};
 use crate::young::Young;
 
 /// As many as kscand takes.
@@ -220,7 +221,8 @@ impl Scanner {
         } else {
             self.procs.resident_pages(pid).unwrap_or(0)
         };
-        let is_short = self.clear_cost.is_short(entries, config.scan_stall_max);
+        let stall_max = Duration::from_millis(config.get(&SCAN_STALL_MAX_MS));
+        let is_short = self.clear_cost.is_short(entries, stall_max);
         if !is_short {
             self.clear_cost.forget();
         }
@@ -399,7 +401,8 @@ impl Scanner {
     }
 
     fn config(&self) -> Config {
-        *self.config.read().unwrap_or_else(PoisonError::into_inner)
+        let config = self.config.read();
+        config.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// What to leave out: shared pages or not, and what hint faults report.

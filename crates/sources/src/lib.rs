@@ -30,8 +30,6 @@ pub mod hw_sample;
 mod kernel;
 pub mod mglru;
 pub mod page_cache;
-#[cfg(feature = "kernel")]
-mod page_tables;
 pub mod pgtscan;
 #[cfg(feature = "kernel")]
 pub mod recorder;

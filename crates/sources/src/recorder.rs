@@ -17,9 +17,9 @@ use pghot_linux::topology::Topology;
 use pghot_profile::{BLOCK_PAGES, BLOCKS_MAX, Interval, PROCESSES_MAX, Process, Profile, Touched};
 
 use crate::kernel::Error;
-use crate::page_tables::clear::{self, ClearCost, FLUSH_DELAY, Method, PAGE_BYTES, PidFd};
-use crate::page_tables::procs::{Procs, RESIDENT_MIN_PAGES};
-use crate::page_tables::walk::{Leave, Request, Walked, Walker};
+use crate::kernel::page_tables::clear::{self, ClearCost, FLUSH_DELAY, Method, PAGE_BYTES, PidFd};
+use crate::kernel::page_tables::procs::{Procs, RESIDENT_MIN_PAGES};
+use crate::kernel::page_tables::walk::{Leave, Request, Walked, Walker};
 
 /// Addresses of a block.
 const BLOCK_BYTES: u64 = BLOCK_PAGES as u64 * PAGE_BYTES;

@@ -3,6 +3,7 @@
 
 pub(crate) mod attach;
 pub(crate) mod folios;
+pub(crate) mod page_tables;
 pub(crate) mod records;
 pub(crate) mod worker;
 

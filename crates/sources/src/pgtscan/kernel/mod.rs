@@ -12,11 +12,11 @@ use pghot_linux::{SysRoot, probe};
 use super::DESCRIPTOR;
 use crate::Config;
 use crate::bulk::BulkReporter;
+use crate::kernel::page_tables::clear::ClearCost;
+use crate::kernel::page_tables::procs::Procs;
+use crate::kernel::page_tables::walk::Walker;
 use crate::kernel::worker::{Own, Worker, WorkerSource};
 use crate::kernel::{Availability, Error, OnKernel, Source, SourceCost, Start};
-use crate::page_tables::clear::ClearCost;
-use crate::page_tables::procs::Procs;
-use crate::page_tables::walk::Walker;
 use counters::Counters;
 use scanner::Scanner;
 

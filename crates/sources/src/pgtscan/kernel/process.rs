@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::time::Duration;
 
-use crate::page_tables::clear::Method;
+use crate::kernel::page_tables::clear::Method;
 use crate::pgtscan::adapt::{Adapt, Window};
 
 /// Looks at a process without pages in the lower tier; doubled each time.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use fakes::Fakes;
 use host::Host;
-use pghot_engine::arbiter::Arbiter;
+use pghot_engine::arbiter::{Arbiter, Kind};
 use pghot_engine::demoter::{Demand, Demoter};
 use pghot_engine::exchange::FaultTimes;
 use pghot_engine::{
@@ -19,7 +19,7 @@ use pghot_engine::{
 };
 use pghot_hotness::{Format, Nid, Pfn, Rule, Span, Table};
 use pghot_sources::fake::{Event, FolioAccess};
-use pghot_sources::{Descriptor as Source, SOURCES, hint_fault, hw_sample, page_cache, tunables};
+use pghot_sources::{Descriptor as Source, SOURCES, hw_sample, page_cache, tunables};
 use serde_json::{Value, json};
 
 use super::{Descriptor, Fault, Setting, System, Touch};
@@ -204,10 +204,14 @@ impl Pghot {
         }
     }
 
+    /// Whether the arbiter has such a source started.
+    fn has_started(&self, is_one: impl Fn(&Source) -> bool) -> bool {
+        self.fakes.started().any(|fake| is_one(fake.descriptor()))
+    }
+
     /// Whether it times the kernel's scanner.
     fn times_scans(&self, world: &World) -> bool {
-        let enabled = tunables::enabled_sources(&self.settings);
-        let sees_faults = enabled & hint_fault::DESCRIPTOR.bit != 0;
+        let sees_faults = self.has_started(|source| source.kind == Kind::HintFaults);
         let with_cpus = world.spec.node.iter().filter(|node| node.cpus > 0).count();
         let normal = world.spec.kernel.normal_balancing;
         sees_faults && !marking::is_for_normal_balancing(normal, with_cpus)
@@ -303,7 +307,7 @@ impl System for Pghot {
     }
 
     fn wants_reads(&self) -> bool {
-        tunables::enabled_sources(&self.settings) & page_cache::DESCRIPTOR.bit != 0
+        self.has_started(|source| source.bit == page_cache::DESCRIPTOR.bit)
     }
 
     fn read(&mut self, world: &mut World, touch: &Touch) {

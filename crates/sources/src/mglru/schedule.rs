@@ -16,7 +16,7 @@ use std::time::Duration;
 use pghot_engine::lruvec::{Key, Listed};
 use pghot_hotness::Rule;
 
-use crate::budget::Budget;
+use crate::budget::{Budget, PERCENT};
 use crate::young::Young;
 
 /// From one pass over a lruvec to the next, work time included, if the window allows it: that of
@@ -83,7 +83,7 @@ impl Schedule {
             lruvecs: BTreeMap::new(),
             window: Duration::ZERO,
             freq_threshold: 1,
-            budget: Budget::new(now),
+            budget: Budget::new(now, PERCENT),
         };
         schedule.set_rule(rule);
         schedule
@@ -208,7 +208,7 @@ impl Schedule {
     /// Time has gone by: earns its share of budget. Returns how long there is nothing to do, at
     /// most a period, after which memcgs may have come and gone.
     pub fn wait(&mut self, now: Duration) -> Duration {
-        self.budget.earn(now);
+        self.budget.earn(now, PERCENT);
         // Until the debt is paid, only bursts under way go on.
         let is_spent = self.budget.is_spent();
         let solvent = now + self.budget.wait();
@@ -246,7 +246,6 @@ mod tests {
     use pghot_hotness::Format;
 
     use super::*;
-    use crate::budget;
 
     const KEY: Key = Key {
         memcg_id: 7,
@@ -403,7 +402,7 @@ mod tests {
         let (cost, end) = (at(300), at(600_000));
         run.until(end, cost, WARM);
         let spent = cost * run.passes.len() as u32;
-        let allowed = end / budget::PART + budget::SAVED_MAX;
+        let allowed = (end + at(10_000)) * PERCENT / 100;
         assert!(spent <= allowed + cost * 5, "{spent:?} of {allowed:?}");
         assert!(spent >= allowed / 2, "{spent:?} of {allowed:?}");
         // After a pass that only clears, a page can be reported twice, by every second pass.

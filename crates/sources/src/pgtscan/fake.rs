@@ -9,7 +9,7 @@ use pghot_hotness::Table;
 
 use super::DESCRIPTOR;
 use super::adapt::{Adapt, Window};
-use crate::budget::Budget;
+use crate::budget::{Budget, PERCENT};
 use crate::bulk::BulkReporter;
 use crate::fake::{AccessedBits, BitOwner, Fake, report_young};
 use crate::{Config, Descriptor, SourceStats};
@@ -93,8 +93,8 @@ impl Fake for Scanner {
     }
 
     fn step(&mut self, bits: &mut dyn AccessedBits, now: Duration) -> Option<Duration> {
-        let mut budget = self.budget.take().unwrap_or_else(|| Budget::new(now));
-        budget.earn(now);
+        let mut budget = self.budget.take().unwrap_or_else(|| Budget::new(now, PERCENT));
+        budget.earn(now, PERCENT);
         let window = Window::of(&self.config.rule);
         let hint_faults_run = self.config.hint_faults_run;
         let mut owners = bits.owners();

@@ -16,7 +16,7 @@ use tracing::debug;
 use super::counters::Counters;
 use super::process::{ADDRESS_END, LOOK_MAX, Process, Step, next_due};
 use crate::Config;
-use crate::budget::Budget;
+use crate::budget::{Budget, PERCENT};
 use crate::bulk::BulkReporter;
 use crate::kernel::page_tables::clear::{self, ClearCost, FLUSH_DELAY, Method, PidFd};
 use crate::kernel::page_tables::procs::{Procs, RESIDENT_MIN_PAGES};
@@ -86,7 +86,7 @@ impl Scanner {
     pub fn run(mut self, pace: &Pace) {
         let mut processes: HashMap<i32, Process> = HashMap::new();
         let (mut discover_due, mut discover_after) = (monotonic(), DISCOVER_MIN);
-        let mut budget = Budget::new(discover_due);
+        let mut budget = Budget::new(discover_due, PERCENT);
         let mut cpu = thread_cpu();
         let mut hint_faults_run = self.config().hint_faults_run;
         loop {
@@ -100,7 +100,7 @@ impl Scanner {
             }
             let cpu_before = std::mem::replace(&mut cpu, thread_cpu());
             budget.spend(cpu - cpu_before);
-            budget.earn(now);
+            budget.earn(now, PERCENT);
             let wait = budget.wait();
             if wait.is_zero() && discover_due <= now {
                 discover_after = if self.discover(&mut processes, now) {

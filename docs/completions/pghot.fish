@@ -56,6 +56,7 @@ complete -c pghot -n "__fish_pghot_using_subcommand run" -l demote-rate-limit-MB
 complete -c pghot -n "__fish_pghot_using_subcommand run" -l quick-fault-ms -d 'A hint fault makes its page ready if it comes within this time of the kernel\'s mark: a page that is touched so soon is touched often [default 125, 0 to 60000]' -r
 complete -c pghot -n "__fish_pghot_using_subcommand run" -l enabled-sources -d 'The hotness sources that report, as a mask: 0x1 hint_fault, 0x2 hw_sample, 0x4 pgtscan, 0x8 page_cache, 0x10 mglru, 0x20 app_hint [default 0x5, 0x0 to 0x3f]' -r
 complete -c pghot -n "__fish_pghot_using_subcommand run" -l scan-stall-max-ms -d 'The longest that pgtscan may hold a process\'s mmap lock for writing, while which the process can map nothing new [default 10, 1 to 1000]' -r
+complete -c pghot -n "__fish_pghot_using_subcommand run" -l scan-cpu-max-percent -d 'The CPU time that pgtscan may take, in percent of one CPU; what it does not take is saved up for 10 s [default 5, 1 to 100]' -r
 complete -c pghot -n "__fish_pghot_using_subcommand run" -l dry-run -d 'Observe and decide, but move nothing'
 complete -c pghot -n "__fish_pghot_using_subcommand run" -l wait-for-lower-tier -d 'Where there is no lower tier yet, wait until its memory comes online'
 complete -c pghot -n "__fish_pghot_using_subcommand run" -s h -l help -d 'Print help (see more with \'--help\')'

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use pghot_hotness::Table;
 
-use super::DESCRIPTOR;
 use super::adapt::{Adapt, Window};
-use crate::budget::{Budget, PERCENT};
+use super::{DESCRIPTOR, SCAN_CPU_MAX_PERCENT};
+use crate::budget::Budget;
 use crate::bulk::BulkReporter;
 use crate::fake::{AccessedBits, BitOwner, Fake, report_young};
 use crate::{Config, Descriptor, SourceStats};
@@ -93,8 +93,10 @@ impl Fake for Scanner {
     }
 
     fn step(&mut self, bits: &mut dyn AccessedBits, now: Duration) -> Option<Duration> {
-        let mut budget = self.budget.take().unwrap_or_else(|| Budget::new(now, PERCENT));
-        budget.earn(now, PERCENT);
+        let percent = self.config.get(&SCAN_CPU_MAX_PERCENT) as u32;
+        let budget = self.budget.take();
+        let mut budget = budget.unwrap_or_else(|| Budget::new(now, percent));
+        budget.earn(now, percent);
         let window = Window::of(&self.config.rule);
         let hint_faults_run = self.config.hint_faults_run;
         let mut owners = bits.owners();
@@ -135,5 +137,71 @@ impl Fake for Scanner {
 
     fn stats(&self) -> SourceStats {
         self.reporter.stats()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pghot_engine::Settings;
+    use pghot_hotness::{Format, PfnRange, SECTION_PAGES, Span};
+
+    use super::*;
+    use crate::fake::FolioAccess;
+    use crate::tunables;
+
+    /// Eight idle processes of 16 GiB each, whose pages are expensive to clear.
+    #[derive(Default)]
+    struct Large {
+        spent: Duration,
+    }
+
+    impl AccessedBits for Large {
+        fn owners(&self) -> Vec<(BitOwner, u64)> {
+            (0..8)
+                .map(|pid| (BitOwner::Process(pid), 1 << 22))
+                .collect()
+        }
+
+        fn clear(&mut self, _: BitOwner, pages: Range<u64>) {
+            self.spent += Duration::from_micros(5) * (pages.end - pages.start) as u32;
+        }
+
+        fn spent(&self) -> Duration {
+            self.spent
+        }
+
+        fn young(&self, _: BitOwner, _: Range<u64>, _: &mut dyn FnMut(&FolioAccess)) {}
+    }
+
+    /// CPU time that the source took of a minute.
+    fn spent_in_a_minute(percent: &str) -> Duration {
+        let mut settings = Settings::new(Format::Default);
+        tunables::set(&mut settings, "scan_cpu_max_percent", percent).unwrap();
+        let range = PfnRange {
+            start: SECTION_PAGES,
+            end: 2 * SECTION_PAGES,
+            nid: 2,
+        };
+        let span = Span::new(&[range]).unwrap();
+        let table = Arc::new(Table::in_memory(settings.mode, span));
+        let config = tunables::config(&settings, settings.rule().unwrap());
+        let mut fake = fake(&table, &config);
+        let mut large = Large::default();
+        for step in 0..3000 {
+            fake.step(&mut large, Duration::from_secs(100) + STEP * step);
+        }
+        large.spent
+    }
+
+    #[test]
+    fn it_takes_the_share_of_a_cpu_that_it_may() {
+        for (text, percent) in [("1", 1), ("5", 5), ("20", 20)] {
+            let share = Duration::from_secs(70) * percent / 100;
+            let spent = spent_in_a_minute(text);
+            // A series that began is finished: three scans of a gigabyte.
+            let series = Duration::from_millis(3 * 1311);
+            assert!(spent <= share + 2 * series, "{text}: {spent:?}");
+            assert!(spent >= share / 2, "{text}: {spent:?}");
+        }
     }
 }

@@ -16,14 +16,14 @@ use tracing::debug;
 use super::counters::Counters;
 use super::process::{ADDRESS_END, LOOK_MAX, Process, Step, next_due};
 use crate::Config;
-use crate::budget::{Budget, PERCENT};
+use crate::budget::Budget;
 use crate::bulk::BulkReporter;
 use crate::kernel::page_tables::clear::{self, ClearCost, FLUSH_DELAY, Method, PidFd};
 use crate::kernel::page_tables::procs::{Procs, RESIDENT_MIN_PAGES};
 use crate::kernel::page_tables::walk::{Leave, Request, Walked, Walker};
 use crate::kernel::worker::Pace;
-use crate::pgtscan::SCAN_STALL_MAX_MS;
 use crate::pgtscan::adapt::{SIZE_MAX_BYTES, Window};
+use crate::pgtscan::{SCAN_CPU_MAX_PERCENT, SCAN_STALL_MAX_MS};
 use crate::young::Young;
 
 /// As many as kscand takes.
@@ -86,7 +86,7 @@ impl Scanner {
     pub fn run(mut self, pace: &Pace) {
         let mut processes: HashMap<i32, Process> = HashMap::new();
         let (mut discover_due, mut discover_after) = (monotonic(), DISCOVER_MIN);
-        let mut budget = Budget::new(discover_due, PERCENT);
+        let mut budget = Budget::new(discover_due, self.cpu_max_percent());
         let mut cpu = thread_cpu();
         let mut hint_faults_run = self.config().hint_faults_run;
         loop {
@@ -100,7 +100,7 @@ impl Scanner {
             }
             let cpu_before = std::mem::replace(&mut cpu, thread_cpu());
             budget.spend(cpu - cpu_before);
-            budget.earn(now, PERCENT);
+            budget.earn(now, self.cpu_max_percent());
             let wait = budget.wait();
             if wait.is_zero() && discover_due <= now {
                 discover_after = if self.discover(&mut processes, now) {
@@ -403,6 +403,10 @@ impl Scanner {
     fn config(&self) -> Config {
         let config = self.config.read();
         config.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn cpu_max_percent(&self) -> u32 {
+        self.config().get(&SCAN_CPU_MAX_PERCENT) as u32
     }
 
     /// What to leave out: shared pages or not, and what hint faults report.

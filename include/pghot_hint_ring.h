@@ -85,8 +85,8 @@ static inline void pghot_hint_ring_close(struct pghot_hint_ring *ring)
 }
 
 /*
- * A ring for this process: 0, or -1 with errno, EOPNOTSUPP if the daemon gives none. Without a path,
- * the daemon listens where it does by default.
+ * A ring for this process: 0, or -1 with errno, EOPNOTSUPP if the daemon gives none. Without a
+ * path, the daemon listens where it does by default.
  */
 static inline int pghot_hint_ring_open(struct pghot_hint_ring *ring, const char *path)
 {

@@ -103,7 +103,7 @@ fn each_step_names_its_file_and_what_it_tells_is_there() {
 
 #[test]
 fn a_step_is_read_to_its_end() {
-    let document = "# A\n## The way of one access\n\nText.\n\n1. **See**, in [a](x/a.rs).\n   `f()` and\n   \
+    let document = "# A\n## The way of one access\n\nText.\n\n1. In [a](x/a.rs).\n   `f()` and\n   \
                     `g`.\n\n2. In [b](b.c), [c](c.md).\n\nMore `h()`.\n## Rooms\n3. [d](d)\n";
     let steps = steps(document);
     assert_eq!(steps.len(), 2);

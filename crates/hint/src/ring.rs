@@ -1,13 +1,13 @@
 //! Hints through shared memory, without a system call on either side. `include/pghot_hint_ring.h`
 //! says the same in C.
 //!
-//! The ring is a memory file of [`RING_BYTES`], made and sealed by the daemon, which hands it over
-//! on the connection of who asks for one: the daemon takes no descriptor from anybody, since a
-//! stranger's need not be closable. Its first word counts the slots that were taken for writing; from the
-//! second page on there are [`SLOTS`] slots of four words: turn, address, length, nothing. A slot
-//! may be written as number `n` when its turn is `n`, and has the turn `n + 1` then; the daemon
-//! reads it and gives it the turn `n + SLOTS`. (D. Vyukov's bounded queue.) So any number of
-//! threads may write, nobody waits, and what finds the ring full is lost.
+//! The ring is a memory file of [`RING_BYTES`]. The daemon makes and seals it and hands it to
+//! whoever asks; it takes no descriptor itself, since a stranger's need not be closable. The first
+//! word counts the slots that were taken for writing; from the second page on there are [`SLOTS`]
+//! slots of four words: turn, address, length, nothing. A slot may be written as number `n` when
+//! its turn is `n`, and has the turn `n + 1` then; the daemon reads it and gives it the turn `n +
+//! SLOTS`. (D. Vyukov's bounded queue.) So any number of threads may write, nobody waits, and what
+//! finds the ring full is lost.
 
 use std::fs::File;
 use std::io;

@@ -10,8 +10,7 @@ pub const MAGIC: u32 = u32::from_le_bytes(*b"PGH1");
 /// The sender waits for an [`Answer`].
 pub const FLAG_ANSWER: u32 = 1;
 
-/// The sender asks for a ring, which the daemon will read; its descriptor comes with the answer. See
-/// [`crate::ring`].
+/// The sender asks for a ring, whose descriptor comes with the answer. See [`crate::ring`].
 pub const FLAG_RING: u32 = 2;
 
 /// The most ranges in one message.

@@ -1,9 +1,9 @@
 //! Closing the sockets of strangers, in a process that may wait.
 //!
 //! A message that nobody has taken may hold descriptors, and whoever closes the socket closes them.
-//! The last close of a descriptor can wait for as long as its sender likes: for the server of a FUSE
-//! file, for a connection that lingers. So a child does it, one at a time. While one waits, sockets
-//! are kept, and when there are too many of them nobody is let in.
+//! The last close of a descriptor can wait for as long as its sender likes: for the server of a
+//! FUSE file, or for a connection that lingers. So a child does it, one at a time. While it waits,
+//! sockets are kept; when there are too many of them, nobody new is admitted.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};

@@ -31,12 +31,35 @@ struct pghot_hint_range {
 	uint64_t length;
 };
 
+enum pghot_hint_flags {
+	PGHOT_HINT_FLAG_ANSWER = 1, /* the sender waits for a struct pghot_hint_answer */
+	PGHOT_HINT_FLAG_RING = 2,   /* with the message comes the descriptor of a ring */
+};
+
 struct pghot_hint_message {
 	uint32_t magic;
 	uint32_t pid;   /* 0: the sender */
-	uint32_t flags; /* 0 */
+	uint32_t flags; /* of enum pghot_hint_flags */
 	uint32_t nr;
 	struct pghot_hint_range ranges[PGHOT_HINT_RANGES_MAX];
+};
+
+enum pghot_hint_refusal {
+	PGHOT_HINT_REFUSAL_NONE,
+	PGHOT_HINT_REFUSAL_MALFORMED,
+	PGHOT_HINT_REFUSAL_FOREIGN,
+	PGHOT_HINT_REFUSAL_EMPTY,
+	PGHOT_HINT_REFUSAL_TOO_LONG,
+	PGHOT_HINT_REFUSAL_BAD_ADDRESS,
+	PGHOT_HINT_REFUSAL_NO_PROCESS,
+	PGHOT_HINT_REFUSAL_NO_RING,
+};
+
+struct pghot_hint_answer {
+	uint32_t magic;
+	uint32_t refusal; /* of enum pghot_hint_refusal: why the first refused range was */
+	uint64_t pages;   /* of the lower tier in the ranges: reported */
+	uint64_t refused; /* ranges */
 };
 
 /* A connection for this process, or -1. Without a path, to where the daemon listens by default. */

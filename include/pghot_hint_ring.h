@@ -47,11 +47,8 @@ static inline int pghot_hint_ring_ask(int connection)
 {
 	struct {
 		uint32_t magic, pid, flags, nr;
-	} question = { PGHOT_HINT_MAGIC, 0, 2, 0 };
-	struct {
-		uint32_t magic, refusal;
-		uint64_t pages, refused;
-	} answer;
+	} question = { PGHOT_HINT_MAGIC, 0, PGHOT_HINT_FLAG_RING, 0 };
+	struct pghot_hint_answer answer;
 	union {
 		struct cmsghdr header;
 		char space[CMSG_SPACE(sizeof(int))];

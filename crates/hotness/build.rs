@@ -4,8 +4,9 @@ use std::path::Path;
 use std::process::Command;
 
 fn main() {
-    println!("cargo::rerun-if-changed=include/hotness.h");
+    println!("cargo::rerun-if-changed=include");
     println!("cargo::rerun-if-changed=src/hotness.c");
+    println!("cargo::rerun-if-changed=src/rust.h");
     // Seen by direct dependents as DEP_PGHOT_HOTNESS_INCLUDE.
     let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("include");
     println!("cargo::metadata=include={}", include.display());

@@ -23,10 +23,24 @@ use crate::{Hints, Range};
 pub const SLOTS: u64 = 2048;
 
 /// Bytes of the memory file.
-pub const RING_BYTES: usize = PAGE_BYTES + SLOTS as usize * SLOT_WORDS * size_of::<u64>();
+pub const RING_BYTES: usize = PAGE_BYTES + SLOTS as usize * size_of::<Slot>();
 
+/// Bytes before the slots.
 const PAGE_BYTES: usize = 4096;
-const SLOT_WORDS: usize = 4;
+
+/// A place for a hint in the memory file.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Slot {
+    /// Who may write or read it now.
+    pub turn: AtomicU64,
+    /// See [`Range::address`].
+    pub address: AtomicU64,
+    /// See [`Range::length`].
+    pub length: AtomicU64,
+    /// Nothing.
+    pub unused: AtomicU64,
+}
 
 /// The ring was full: the daemon is behind, or gone. The hint is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,7 +102,12 @@ impl Writer {
         let head = self.0.head();
         let mut number = head.load(Ordering::Relaxed);
         loop {
-            let [turn, address, length] = self.0.slot(number);
+            let Slot {
+                turn,
+                address,
+                length,
+                ..
+            } = self.0.slot(number);
             let ahead = turn.load(Ordering::Acquire).wrapping_sub(number) as i64;
             if ahead < 0 {
                 return Err(Full);
@@ -155,7 +174,12 @@ impl Reader {
     pub fn take(&mut self, max: usize) -> Vec<Range> {
         let mut ranges = Vec::new();
         while ranges.len() < max && !self.is_empty() {
-            let [turn, address, length] = self.memory.slot(self.next);
+            let Slot {
+                turn,
+                address,
+                length,
+                ..
+            } = self.memory.slot(self.next);
             ranges.push(Range {
                 address: address.load(Ordering::Relaxed),
                 length: length.load(Ordering::Relaxed),
@@ -197,25 +221,27 @@ impl Memory {
         memory.map(Memory).ok_or_else(io::Error::last_os_error)
     }
 
-    fn words(&self) -> &[AtomicU64] {
-        // SAFETY: that many bytes are mapped at a page's begin until `self` is dropped.
-        unsafe { std::slice::from_raw_parts(self.0.as_ptr(), RING_BYTES / size_of::<u64>()) }
-    }
-
     /// How many slots were taken for writing.
     fn head(&self) -> &AtomicU64 {
-        &self.words()[0]
+        // SAFETY: it is mapped at a page's begin until `self` is dropped.
+        unsafe { self.0.as_ref() }
     }
 
-    /// Turn, address, length of the slot for this number.
-    fn slot(&self, number: u64) -> [&AtomicU64; 3] {
-        let first = PAGE_BYTES / size_of::<u64>() + (number % SLOTS) as usize * SLOT_WORDS;
-        let words = self.words();
-        [&words[first], &words[first + 1], &words[first + 2]]
+    fn slots(&self) -> &[Slot] {
+        // SAFETY: so many are mapped from the second page on until `self` is dropped.
+        unsafe {
+            let first = self.0.as_ptr().byte_add(PAGE_BYTES);
+            std::slice::from_raw_parts(first.cast(), SLOTS as usize)
+        }
+    }
+
+    /// The slot for this number.
+    fn slot(&self, number: u64) -> &Slot {
+        &self.slots()[(number % SLOTS) as usize]
     }
 
     fn turn(&self, number: u64) -> &AtomicU64 {
-        self.slot(number)[0]
+        &self.slot(number).turn
     }
 }
 
@@ -329,9 +355,11 @@ mod tests {
     fn rubbish_in_it_is_read_as_hints_and_no_more_than_asked_for() {
         let (writer, mut reader) = pair();
         let mut random = 1u64;
-        for word in writer.0.words() {
-            random = random.wrapping_mul(6364136223846793005).wrapping_add(1);
-            word.store(random, Ordering::Relaxed);
+        for slot in writer.0.slots() {
+            for word in [&slot.turn, &slot.address, &slot.length] {
+                random = random.wrapping_mul(6364136223846793005).wrapping_add(1);
+                word.store(random, Ordering::Relaxed);
+            }
         }
         assert!(reader.take(100).len() <= 100);
         // Every slot claims to be the next, whenever it is looked at.

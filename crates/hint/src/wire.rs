@@ -1,8 +1,10 @@
 //! What is said on the hint socket, in the byte order of the machine. `include/pghot_hint.h` says
-//! the same in C.
+//! the same in C; a test of pghot-sources compares.
 //!
 //! A message is a header, `magic pid flags nr` of 32 bits each, and `nr` ranges, `address length`
 //! of 64 bits each. It arrives whole or not at all (`SOCK_SEQPACKET`).
+
+use std::mem::offset_of;
 
 /// `PGH1` as bytes in memory: protocol and version.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"PGH1");
@@ -19,22 +21,51 @@ pub const RANGES_MAX: usize = 256;
 /// The longest range: 1 GiB. Longer ones are no hint any more.
 pub const LENGTH_MAX: u64 = 1 << 30;
 
-const HEADER_BYTES: usize = 16;
-const RANGE_BYTES: usize = 16;
+const HEADER_BYTES: usize = offset_of!(RawMessage, ranges);
+const RANGE_BYTES: usize = size_of::<Range>();
 
 /// The longest message.
-pub const MESSAGE_BYTES_MAX: usize = HEADER_BYTES + RANGES_MAX * RANGE_BYTES;
+pub const MESSAGE_BYTES_MAX: usize = size_of::<RawMessage>();
 
 /// Bytes of an answer.
-pub const ANSWER_BYTES: usize = 24;
+pub const ANSWER_BYTES: usize = size_of::<RawAnswer>();
 
 /// Memory of a process: all pages that it touches.
+#[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Range {
     /// Its first byte.
     pub address: u64,
     /// Its bytes.
     pub length: u64,
+}
+
+/// A [`Message`] as it is sent, as far as there are ranges.
+#[repr(C)]
+pub struct RawMessage {
+    /// [`MAGIC`].
+    pub magic: u32,
+    /// See [`Message::pid`].
+    pub pid: u32,
+    /// See [`Message::flags`].
+    pub flags: u32,
+    /// Ranges that follow.
+    pub nr: u32,
+    /// See [`Message::ranges`].
+    pub ranges: [Range; RANGES_MAX],
+}
+
+/// An [`Answer`] as it is sent.
+#[repr(C)]
+pub struct RawAnswer {
+    /// [`MAGIC`].
+    pub magic: u32,
+    /// See [`Answer::refusal`].
+    pub refusal: u32,
+    /// See [`Answer::pages`].
+    pub pages: u64,
+    /// See [`Answer::refused`].
+    pub refused: u64,
 }
 
 impl Range {
@@ -69,18 +100,61 @@ pub struct Answer {
     pub refused: u64,
 }
 
+/// Why a hint is refused, by its number in an [`Answer`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// The message is none.
+    Malformed = 1,
+    /// Another process's memory, and the sender is not root.
+    Foreign,
+    /// A range without bytes.
+    Empty,
+    /// A range beyond [`LENGTH_MAX`].
+    TooLong,
+    /// An address that no process has.
+    BadAddress,
+    /// There is no such process.
+    NoProcess,
+    /// There is no memory for a ring.
+    NoRing,
+}
+
+impl Refusal {
+    /// All of them by their numbers, with their names in `status`, and what they mean.
+    pub const ALL: [(Refusal, &str, &str); 7] = [
+        (
+            Refusal::Malformed,
+            "malformed",
+            "the message is not understood",
+        ),
+        (
+            Refusal::Foreign,
+            "foreign",
+            "only root may hint the memory of other processes",
+        ),
+        (Refusal::Empty, "empty", "a range is empty"),
+        (Refusal::TooLong, "too_long", "a range is longer than 1 GiB"),
+        (
+            Refusal::BadAddress,
+            "bad_address",
+            "an address is none of user space",
+        ),
+        (Refusal::NoProcess, "no_process", "there is no such process"),
+        (
+            Refusal::NoRing,
+            "no_ring",
+            "the daemon has no memory for a ring",
+        ),
+    ];
+}
+
 /// What a refusal means, by its number.
 pub fn refusal_sentence(refusal: u32) -> &'static str {
-    match refusal {
-        0 => "nothing was refused",
-        1 => "the message is not understood",
-        2 => "only root may hint the memory of other processes",
-        3 => "a range is empty",
-        4 => "a range is longer than 1 GiB",
-        5 => "an address is none of user space",
-        6 => "there is no such process",
-        7 => "the daemon has no memory for a ring",
-        _ => "the daemon is a newer version of pghot",
+    let mut known = Refusal::ALL.iter();
+    match known.find(|(it, ..)| *it as u32 == refusal) {
+        _ if refusal == 0 => "nothing was refused",
+        Some((_, _, sentence)) => sentence,
+        None => "the daemon is a newer version of pghot",
     }
 }
 
@@ -101,16 +175,18 @@ impl Message {
 
     /// The message in these bytes, if they are one, whole and nothing more.
     pub fn decode(bytes: &[u8]) -> Option<Message> {
-        let (magic, pid) = (u32_at(bytes, 0)?, u32_at(bytes, 4)?);
-        let (flags, nr) = (u32_at(bytes, 8)?, u32_at(bytes, 12)? as usize);
+        let magic = u32_at(bytes, offset_of!(RawMessage, magic))?;
+        let pid = u32_at(bytes, offset_of!(RawMessage, pid))?;
+        let flags = u32_at(bytes, offset_of!(RawMessage, flags))?;
+        let nr = u32_at(bytes, offset_of!(RawMessage, nr))? as usize;
         let is_whole = nr <= RANGES_MAX && bytes.len() == HEADER_BYTES + nr * RANGE_BYTES;
         if magic != MAGIC || flags & !(FLAG_ANSWER | FLAG_RING) != 0 || !is_whole {
             return None;
         }
         let range = |bytes: &[u8]| {
             Some(Range {
-                address: u64_at(bytes, 0)?,
-                length: u64_at(bytes, 8)?,
+                address: u64_at(bytes, offset_of!(Range, address))?,
+                length: u64_at(bytes, offset_of!(Range, length))?,
             })
         };
         let ranges = bytes[HEADER_BYTES..].chunks_exact(RANGE_BYTES).map(range);
@@ -126,22 +202,26 @@ impl Answer {
     /// The answer as bytes.
     pub fn encode(&self) -> [u8; ANSWER_BYTES] {
         let mut bytes = [0; ANSWER_BYTES];
-        bytes[..4].copy_from_slice(&MAGIC.to_ne_bytes());
-        bytes[4..8].copy_from_slice(&self.refusal.to_ne_bytes());
-        bytes[8..16].copy_from_slice(&self.pages.to_ne_bytes());
-        bytes[16..].copy_from_slice(&self.refused.to_ne_bytes());
+        let mut put = |at: usize, number: &[u8]| {
+            bytes[at..at + number.len()].copy_from_slice(number);
+        };
+        put(offset_of!(RawAnswer, magic), &MAGIC.to_ne_bytes());
+        put(offset_of!(RawAnswer, refusal), &self.refusal.to_ne_bytes());
+        put(offset_of!(RawAnswer, pages), &self.pages.to_ne_bytes());
+        put(offset_of!(RawAnswer, refused), &self.refused.to_ne_bytes());
         bytes
     }
 
     /// The answer in these bytes, if they are one.
     pub fn decode(bytes: &[u8]) -> Option<Answer> {
-        if u32_at(bytes, 0)? != MAGIC || bytes.len() != ANSWER_BYTES {
+        let magic = u32_at(bytes, offset_of!(RawAnswer, magic))?;
+        if magic != MAGIC || bytes.len() != ANSWER_BYTES {
             return None;
         }
         Some(Answer {
-            refusal: u32_at(bytes, 4)?,
-            pages: u64_at(bytes, 8)?,
-            refused: u64_at(bytes, 16)?,
+            refusal: u32_at(bytes, offset_of!(RawAnswer, refusal))?,
+            pages: u64_at(bytes, offset_of!(RawAnswer, pages))?,
+            refused: u64_at(bytes, offset_of!(RawAnswer, refused))?,
         })
     }
 }

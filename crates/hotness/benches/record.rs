@@ -96,7 +96,7 @@ fn update(c: &mut Criterion) {
             t.sweep(2, when_ms(visit), 0, &rule); // what a migrator does meanwhile
         };
         let bulk = |visit: u64| {
-            black_box(t.report_bulk(&accesses, when_ms(visit), &rule));
+            black_box(t.report_bulk(&accesses, when_ms(visit), &rule, drop));
         };
         let single = |visit: u64| {
             for a in &accesses {
@@ -158,7 +158,12 @@ fn threads(c: &mut Criterion) {
                 let t = table(Format::Default, 2 * threads);
                 // Within one trusted stretch of time.
                 parallel(threads, n, &|thread, visit| {
-                    black_box(t.report_bulk(&own[thread as usize], when_ms(visit % 16), &rule));
+                    black_box(t.report_bulk(
+                        &own[thread as usize],
+                        when_ms(visit % 16),
+                        &rule,
+                        drop,
+                    ));
                 })
             })
         });

@@ -196,9 +196,12 @@ HOTNESS_FN __u32 hotness_next(__u32 rec, __u64 now_ms, __u32 nid, int trusted,
 }
 
 /* What became of a report. */
-#define HOTNESS_RECORDED     0 /* the access is in the record */
-#define HOTNESS_BECAME_READY 1 /* and made the page ready, which it was not before */
-#define HOTNESS_LOST         2 /* HOTNESS_TRIES lost races: not recorded */
+enum hotness_result {
+	HOTNESS_RECORDED,     /* the access is in the record */
+	HOTNESS_BECAME_READY, /* and made the page ready, which it was not before */
+	HOTNESS_LOST,         /* HOTNESS_TRIES lost races: not recorded */
+	HOTNESS_NOT_TRACKED,  /* the page has no record: of those who look for one */
+};
 
 /*
  * Mark a section. The first mark of an idle section makes it as good as just aged, for all its

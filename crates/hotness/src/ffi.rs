@@ -1,47 +1,98 @@
-//! The functions of `hotness.h` as the C compiler made them.
+//! The functions of the C headers as the compiler made them, and what crosses with them.
 
-use crate::{Access, Rule};
+use crate::hint_faults::{RawBlock, RawQuick};
+use crate::span::RANGES_MAX;
+use crate::{Access, CHUNK_BYTES, IndexedRange, Mirror, Rule, SECTION_PAGES, Shape, mirror};
 
-/// Mirror of `struct hotness_rule`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct RawRule {
-    pub trust_ms: i64,
-    pub span: u32,
-    pub freq_threshold: u32,
-    pub step: [u32; 8],
+mirror! {
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    pub struct RawRule = "hotness_rule" {
+        pub trust_ms: i64,
+        pub span: u32,
+        pub freq_threshold: u32,
+        pub step: [u32; 8],
+    }
 }
 
-/// Mirror of `struct hotness_layout`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub struct RawLayout {
-    pub unit_shift: u32,
-    pub time_shift: u32,
-    pub time_mask: u32,
-    pub freq_shift: u32,
-    pub freq_max: u32,
-    pub nid_mask: u32,
-    pub ready_shift: u32,
-    pub mask: u32,
+mirror! {
+    #[derive(Debug, Clone, Copy)]
+    pub struct RawLayout = "hotness_layout" {
+        pub unit_shift: u32,
+        pub time_shift: u32,
+        pub time_mask: u32,
+        pub freq_shift: u32,
+        pub freq_max: u32,
+        pub nid_mask: u32,
+        pub ready_shift: u32,
+        pub mask: u32,
+    }
 }
 
-/// Mirror of `struct pghot_range_view`.
-#[repr(C)]
-pub struct RawRangeView {
-    pub words: *mut u8,
-    pub sections: *mut u64,
-    pub start_pfn: u64,
-    pub pages: u64,
+mirror! {
+    pub struct RawRangeView = "pghot_range_view" {
+        pub words: *mut u8,
+        pub sections: *mut u64,
+        pub start_pfn: u64,
+        pub pages: u64,
+    }
 }
 
-/// Mirror of `struct pghot_counts`.
-#[repr(C)]
-#[derive(Default)]
-pub struct RawCounts {
-    pub became_ready: u64,
-    pub lost: u64,
+mirror! {
+    #[derive(Default)]
+    pub struct RawCounts = "pghot_counts" {
+        pub became_ready: u64,
+        pub lost: u64,
+        pub ends_with_sample: u64,
+    }
 }
+
+mirror! {
+    pub struct RawPlace = "hotness_place" {
+        pub word: u64,
+        pub section: u64,
+        pub shift: u64,
+    }
+}
+
+mirror! {
+    /// What became of one report.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Report = "hotness_result", "HOTNESS_" {
+        /// The access is in the record.
+        Recorded,
+        /// The access is in the record and made the page ready.
+        BecameReady,
+        /// Other CPUs won the record's word 64 times in a row: the access is not recorded.
+        Lost,
+        /// The page has no record: it is not in a lower tier.
+        NotTracked,
+    }
+}
+
+pub const LATE_MS: u32 = 256;
+pub const LIVE: u64 = 1;
+pub const HOT: u64 = 2;
+pub const SWEEPING: u64 = 4;
+pub const UNTIL_SHIFT: u32 = 3;
+
+/// All that crosses to C here.
+pub const BORDER: &[&Shape] = &[
+    RawRule::SHAPE,
+    RawLayout::SHAPE,
+    RawRangeView::SHAPE,
+    RawCounts::SHAPE,
+    RawPlace::SHAPE,
+    RawQuick::SHAPE,
+    RawBlock::SHAPE,
+    Access::SHAPE,
+    IndexedRange::SHAPE,
+    Report::SHAPE,
+    crate::HintFault::SHAPE,
+    crate::hint_faults::NUMBERS,
+    mirror!(names "hotness_numbers", "NR_" {
+        LATE_MS, LIVE, HOT, SWEEPING, UNTIL_SHIFT, SECTION_PAGES, RANGES_MAX, CHUNK_BYTES,
+    }),
+];
 
 unsafe extern "C" {
     pub fn pghot_report_bulk(
@@ -53,22 +104,27 @@ unsafe extern "C" {
         counts: *mut RawCounts,
         precision: i32,
     ) -> u64;
-    pub fn pghot_report_default(
-        word: *mut u32,
-        shift: u32,
-        section: *mut u64,
+    pub fn pghot_report(
+        words: *mut u8,
+        sections: *mut u64,
+        index: u64,
         now_ms: u64,
         nid: u32,
         rule: *const RawRule,
-    ) -> i32;
-    pub fn pghot_report_precision(
-        word: *mut u32,
-        shift: u32,
-        section: *mut u64,
-        now_ms: u64,
-        nid: u32,
-        rule: *const RawRule,
-    ) -> i32;
+        precision: i32,
+    ) -> u32;
+    pub fn pghot_place(index: u64, precision: i32) -> RawPlace;
+    #[cfg(test)]
+    pub fn pghot_index(ranges: *const IndexedRange, nr: u32, pfn: u64) -> i64;
+    pub fn pghot_is_sampled(pfn: u64) -> i32;
+    pub fn pghot_hint_fault_kind(
+        quick: *const RawQuick,
+        blocks: *mut RawBlock,
+        page: u64,
+        since_mark_ms: u32,
+        now_ms: u32,
+    ) -> u32;
+    pub fn pghot_hint_fault_class(since_mark_ms: u32) -> u32;
     pub fn pghot_aged(
         rec: u32,
         now_ms: u64,
@@ -82,33 +138,10 @@ unsafe extern "C" {
     pub fn pghot_layout(precision: i32) -> RawLayout;
 }
 
-pub const LATE_MS: u32 = 256;
-pub const LIVE: u64 = 1;
-pub const HOT: u64 = 2;
-pub const SWEEPING: u64 = 4;
-pub const UNTIL_SHIFT: u32 = 3;
-
-/// What became of one report (the return value of `hotness_report`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Report {
-    /// The access is in the record.
-    Recorded,
-    /// The access is in the record and made the page ready.
-    BecameReady,
-    /// Other CPUs won the record's word 64 times in a row: the access is not recorded.
-    Lost,
-    /// The page has no record: it is not in a lower tier.
-    NotTracked,
-}
-
-impl Report {
-    pub(crate) fn from_result(result: i32) -> Report {
-        match result {
-            0 => Report::Recorded,
-            1 => Report::BecameReady,
-            _ => Report::Lost,
-        }
-    }
+/// Where a record lies.
+pub fn place(index: u64, precision: bool) -> RawPlace {
+    // SAFETY: a pure function of its arguments.
+    unsafe { pghot_place(index, precision.into()) }
 }
 
 pub fn aged(rec: u32, now_ms: u64, trusted: bool, rule: &Rule) -> u32 {

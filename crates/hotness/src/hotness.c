@@ -2,41 +2,44 @@
 // Gives Rust the rule of hotness.h: each inline function once per record format, so that the
 // compiler folds the layout into constants just as it does in a BPF program.
 
-#include "hotness.h"
+#include "rust.h"
 
-int pghot_report_default(__u32 *word, __u32 shift, __u64 *section, __u64 now_ms, __u32 nid,
-			 const struct hotness_rule *rule)
+/* Reports an access of the page that has record `index` of these arrays. */
+int pghot_report(__u8 *words, __u64 *sections, __u64 index, __u64 now_ms, __u32 nid,
+		 const struct hotness_rule *rule, int precision)
 {
-	return hotness_report(word, shift, section, now_ms, nid, rule, 0);
+	/* Not at one place for both formats, so that each has its own as a constant. */
+	if (precision) {
+		struct hotness_place p = hotness_place(index, 1);
+
+		return hotness_report((__u32 *)(words + p.word), p.shift, sections + p.section / 8,
+				      now_ms, nid, rule, 1);
+	}
+	struct hotness_place p = hotness_place(index, 0);
+
+	return hotness_report((__u32 *)(words + p.word), p.shift, sections + p.section / 8, now_ms,
+			      nid, rule, 0);
 }
 
-int pghot_report_precision(__u32 *word, __u32 shift, __u64 *section, __u64 now_ms, __u32 nid,
-			   const struct hotness_rule *rule)
+struct hotness_place pghot_place(__u64 index, int precision)
 {
-	return hotness_report(word, shift, section, now_ms, nid, rule, 1);
+	return hotness_place(index, precision);
 }
 
-/* Reports into one range of pages, whose first record is the lowest of `words`. */
-struct pghot_range_view {
-	__u8 *words;
-	__u64 *sections;
-	__u64 start_pfn;
-	__u64 pages;
-};
+__s64 pghot_index(const struct hotness_range *ranges, __u32 nr, __u64 pfn)
+{
+	return hotness_index(ranges, nr, pfn);
+}
 
-struct pghot_access {
-	__u64 pfn;
-	__u32 nid;
-};
-
-struct pghot_counts {
-	__u64 became_ready;
-	__u64 lost;
-};
+int pghot_is_sampled(__u64 pfn)
+{
+	return hotness_is_sampled(pfn);
+}
 
 /*
- * Stops at the first access outside the range and returns how many came before it. A range begins
- * with a section, so offsets in it find words and sections alike.
+ * Stops before the first access outside the range, and after one that made a sample ready. Returns
+ * how many were reported. A range begins with a section, so offsets in it find words and sections
+ * alike.
  */
 static inline __attribute__((always_inline)) __u64
 report_bulk(const struct pghot_access *accesses, __u64 n, const struct pghot_range_view *view,
@@ -51,19 +54,24 @@ report_bulk(const struct pghot_access *accesses, __u64 n, const struct pghot_ran
 
 	for (i = 0; i < n; i++) {
 		__u64 offset = accesses[i].pfn - start_pfn;
-		__u64 byte = precision ? offset * 4 : offset & ~3ull;
-		__u32 shift = precision ? 0 : (offset & 3) * 8;
+		struct hotness_place p = hotness_place(offset, precision);
 		int result;
 
 		if (__builtin_expect(offset >= pages, 0))
 			break;
-		result = hotness_report((__u32 *)(words + byte), shift,
-					sections + (offset >> HOTNESS_SECTION_SHIFT), now_ms,
-					accesses[i].nid, rule, precision);
-		if (__builtin_expect(result == HOTNESS_LOST, 0))
+		result =
+			hotness_report((__u32 *)(words + p.word), p.shift, sections + p.section / 8,
+				       now_ms, accesses[i].nid, rule, precision);
+		if (__builtin_expect(result == HOTNESS_LOST, 0)) {
 			counts->lost++;
-		else
-			became_ready += result;
+			continue;
+		}
+		became_ready += result;
+		if (result == HOTNESS_BECAME_READY && hotness_is_sampled(accesses[i].pfn)) {
+			counts->ends_with_sample = 1;
+			i++;
+			break;
+		}
 	}
 	counts->became_ready += became_ready;
 	return i;
@@ -104,4 +112,19 @@ void pghot_rule_init(struct hotness_rule *rule, int precision, __u32 freq_thresh
 struct hotness_layout pghot_layout(int precision)
 {
 	return hotness_layout(precision);
+}
+
+/* See hint_fault_kind(); `page` is numbered in one process, and `blocks` has FAULT_BLOCKS. */
+enum hint_fault pghot_hint_fault_kind(const struct quick_faults *quick, struct fault_block *blocks,
+				      __u64 page, __u32 since_mark_ms, __u32 now_ms)
+{
+	__u64 key = fault_block_key(0, page);
+
+	return hint_fault_kind(quick, &blocks[fault_block_place(key)], key, page, since_mark_ms,
+			       now_ms);
+}
+
+__u32 pghot_hint_fault_class(__u32 since_mark_ms)
+{
+	return hint_fault_class(since_mark_ms);
 }

@@ -24,19 +24,25 @@
 //! ```
 
 mod ffi;
+mod hint_faults;
+mod mirror;
 mod rule;
 mod span;
 mod storage;
 mod table;
 
-pub use ffi::Report;
+pub use ffi::{BORDER, Report};
+pub use hint_faults::{FAULT_CLASSES, FaultBlocks, HintFault, QuickFaults, fault_class};
+pub use mirror::{Field, Mirror, Shape, bytes_of, bytes_of_mut, read, slice_of};
 pub use rule::{Format, Record, Rule};
-pub use span::{PfnRange, SECTION_PAGES, Span};
+pub use span::{IndexedRange, PfnRange, RANGES_MAX, SECTION_PAGES, Span};
 pub use storage::{InMemory, Storage};
-pub use table::{Access, BulkReport, ReadyPage, Swept, Table};
+pub use table::{Access, BulkReport, ReadyPage, Swept, Table, is_sampled};
 
 /// A page frame number: physical address / 4096.
 pub type Pfn = u64;
+/// Records and section words lie in elements of so many bytes of the BPF arrays.
+pub const CHUNK_BYTES: u64 = 4096;
 /// A NUMA node id.
 pub type Nid = u32;
 

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use crate::ffi::{self, RawLayout, RawRule};
-use crate::{Error, Nid};
+use crate::{Error, Nid, bytes_of};
 
 /// How much a record remembers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,10 +63,8 @@ impl Format {
 
     /// The ready bits of all records in one word.
     pub(crate) fn ready_mask(self) -> u32 {
-        match self {
-            Format::Default => 0x8080_8080,
-            Format::Precision => 0x8000_0000,
-        }
+        let first = 1 << self.layout().ready_shift;
+        (0..self.records_per_word()).fold(0, |mask, i| mask | first << (8 * i))
     }
 }
 
@@ -147,29 +145,14 @@ impl Rule {
     }
 
     /// The bytes of `struct hotness_rule`, as the BPF programs read them.
-    pub fn to_bytes(&self) -> [u8; size_of::<RawRule>()] {
-        let RawRule {
-            trust_ms,
-            span,
-            freq_threshold,
-            step,
-        } = self.raw;
-        let mut bytes = [0; size_of::<RawRule>()];
-        bytes[0..8].copy_from_slice(&trust_ms.to_ne_bytes());
-        bytes[8..12].copy_from_slice(&span.to_ne_bytes());
-        bytes[12..16].copy_from_slice(&freq_threshold.to_ne_bytes());
-        for (slot, word) in bytes[16..].chunks_exact_mut(4).zip(step) {
-            slot.copy_from_slice(&word.to_ne_bytes());
-        }
-        bytes
+    pub fn bytes(&self) -> &[u8] {
+        bytes_of(&self.raw)
     }
 
     pub(crate) fn raw(&self) -> &RawRule {
         &self.raw
     }
 }
-
-const _: () = assert!(size_of::<RawRule>() == 48);
 
 /// One record, taken apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,10 +1,26 @@
 //! Which PFNs have a record, and where: lower-tier ranges laid end to end, in whole sections.
 
-use crate::{Error, Nid, Pfn};
+use crate::{Error, Nid, Pfn, mirror};
 
 /// Pages per section: 128 MiB of 4 KiB pages, a memory block of x86-64 Linux. One section word
 /// marks a section, and one section belongs to one node.
 pub const SECTION_PAGES: u64 = 1 << 15;
+
+/// Ranges that the BPF programs search, at most.
+pub const RANGES_MAX: usize = 64;
+
+mirror! {
+    /// Page frames with the index of the first one's record, as the BPF programs know them.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    pub struct IndexedRange = "hotness_range" {
+        /// First PFN.
+        pub start_pfn: u64,
+        /// One past the last PFN.
+        pub end_pfn: u64,
+        /// The first one's record.
+        pub first_index: u64,
+    }
+}
 
 /// A range of page frames of one node; `end` is exclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,6 +79,20 @@ impl Span {
         self.ranges.iter().copied().zip(self.bases.iter().copied())
     }
 
+    /// How many ranges there are, and the first [`RANGES_MAX`] of them for BPF programs.
+    pub fn indexed_ranges(&self) -> (u32, [IndexedRange; RANGES_MAX]) {
+        let mut indexed = [IndexedRange::default(); RANGES_MAX];
+        let ranges = indexed.iter_mut().zip(self.ranges());
+        for (slot, (range, first_index)) in ranges {
+            *slot = IndexedRange {
+                start_pfn: range.start,
+                end_pfn: range.end,
+                first_index,
+            };
+        }
+        (self.ranges.len().min(RANGES_MAX) as u32, indexed)
+    }
+
     /// The record index of a PFN; `None` if the page is in no range.
     pub fn index(&self, pfn: Pfn) -> Option<u64> {
         // A machine has few ranges: looking at each beats a binary search.
@@ -93,13 +123,39 @@ impl Span {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::ffi;
 
     fn range(start: u64, end: u64, nid: Nid) -> PfnRange {
         PfnRange {
             start: start * SECTION_PAGES,
             end: end * SECTION_PAGES,
             nid,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_programs_find_the_same_record(
+            gaps in prop::collection::vec((1..5u64, 1..4u64), 1..RANGES_MAX),
+            sections in prop::collection::vec((0..400u64, 0..3u64), 1..100),
+        ) {
+            let mut end = 0;
+            let ranges = gaps.iter().map(|(gap, length)| {
+                let start = end + gap - 1;
+                end = start + length;
+                range(start, end, 1)
+            });
+            let span = Span::new(&ranges.collect::<Vec<_>>()).unwrap();
+            let (nr, indexed) = span.indexed_ranges();
+            for (section, before) in sections {
+                let pfn = (section * SECTION_PAGES).wrapping_sub(before);
+                // SAFETY: there are at least `nr` ranges.
+                let index = unsafe { ffi::pghot_index(indexed.as_ptr(), nr, pfn) };
+                prop_assert_eq!(u64::try_from(index).ok(), span.index(pfn));
+            }
         }
     }
 

@@ -6,17 +6,25 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use crate::ffi::{self, HOT, LIVE, SWEEPING, UNTIL_SHIFT};
 use crate::storage::Memory;
 use crate::{
-    Error, Format, InMemory, Nid, Pfn, Record, Report, Rule, SECTION_PAGES, Span, Storage,
+    Error, Format, InMemory, Nid, Pfn, Record, Report, Rule, SECTION_PAGES, Span, Storage, mirror,
 };
 
-/// One access, as a source saw it.
-#[derive(Debug, Clone, Copy)]
-#[repr(C)] // mirror of `struct pghot_access`
-pub struct Access {
-    /// The accessed page; of a large folio, its head page.
-    pub pfn: Pfn,
-    /// The node of the accessing CPU.
-    pub nid: Nid,
+mirror! {
+    /// One access, as a source saw it.
+    #[derive(Debug, Clone, Copy)]
+    pub struct Access = "pghot_access" {
+        /// The accessed page; of a large folio, its head page.
+        pub pfn: Pfn,
+        /// The node of the accessing CPU.
+        pub nid: Nid,
+    }
+}
+
+/// Whether a page is one of the samples by which latency is measured: one page in 64, always the
+/// same ones, whoever sees it.
+pub fn is_sampled(pfn: Pfn) -> bool {
+    // SAFETY: a pure function of its argument.
+    unsafe { ffi::pghot_is_sampled(pfn) != 0 }
 }
 
 /// What became of a bulk of reports.
@@ -111,43 +119,40 @@ impl Table {
         &self.span
     }
 
-    fn place(&self, pfn: Pfn) -> Option<(&AtomicU32, u32, &AtomicU64)> {
-        let index = self.span.index(pfn)?;
-        let per_word = self.format.records_per_word() as u64;
-        let word = &self.memory.words()[(index / per_word) as usize];
-        let shift = (index % per_word) as u32 * 8;
-        Some((
-            word,
-            shift,
-            &self.memory.sections()[(index / SECTION_PAGES) as usize],
-        ))
+    /// The word that holds a page's record, and its first bit there.
+    fn place(&self, pfn: Pfn) -> Option<(&AtomicU32, u32)> {
+        let place = ffi::place(self.span.index(pfn)?, self.format.is_precision());
+        let word = &self.memory.words()[place.word as usize / size_of::<AtomicU32>()];
+        Some((word, place.shift as u32))
     }
 
     /// Reports one access of `pfn` by a CPU of `nid`. `rule` must be of the table's format.
     pub fn report(&self, pfn: Pfn, nid: Nid, when_ms: u64, rule: &Rule) -> Report {
         debug_assert_eq!(rule.format(), self.format);
-        let Some((word, shift, section)) = self.place(pfn) else {
+        let Some(index) = self.span.index(pfn) else {
             return Report::NotTracked;
         };
-        let (word, section, rule) = (word.as_ptr(), section.as_ptr(), rule.raw());
-        // SAFETY: both pointers come from live atomics, and the C side touches them only with
-        // aligned volatile loads and compare-and-swaps of the same size.
-        Report::from_result(unsafe {
-            match self.format {
-                Format::Default => {
-                    ffi::pghot_report_default(word, shift, section, when_ms, nid, rule)
-                }
-                Format::Precision => {
-                    ffi::pghot_report_precision(word, shift, section, when_ms, nid, rule)
-                }
-            }
-        })
+        let words = self.memory.words().as_ptr().cast_mut().cast();
+        let sections = self.memory.sections().as_ptr().cast_mut().cast();
+        let (rule, precision) = (rule.raw(), self.format.is_precision() as i32);
+        // SAFETY: there is a record and a section word for each index of the span (`new`); both are
+        // live atomics, which the C side touches only with aligned volatile loads and
+        // compare-and-swaps of the same size.
+        let result =
+            unsafe { ffi::pghot_report(words, sections, index, when_ms, nid, rule, precision) };
+        Report::of_number(result).unwrap_or(Report::Lost)
     }
 
     /// Reports accesses of one moment, `CLOCK_MONOTONIC` ms; the same as one [`Table::report`]
     /// each, at less than half the cost: accesses in one range of pages take one lookup and one
-    /// call together.
-    pub fn report_bulk(&self, accesses: &[Access], when_ms: u64, rule: &Rule) -> BulkReport {
+    /// call together. Calls `ready_sample` for each page that became ready and [`is_sampled`].
+    pub fn report_bulk(
+        &self,
+        accesses: &[Access],
+        when_ms: u64,
+        rule: &Rule,
+        mut ready_sample: impl FnMut(Pfn),
+    ) -> BulkReport {
         debug_assert_eq!(rule.format(), self.format);
         let precision = (self.format == Format::Precision) as i32;
         let (mut counts, mut sum) = (ffi::RawCounts::default(), BulkReport::default());
@@ -167,7 +172,13 @@ impl Table {
                 ffi::pghot_report_bulk(first, n, &view, when_ms, rule, &mut counts, precision)
             };
             sum.recorded += n;
-            rest = &rest[n as usize..];
+            let (reported, left) = rest.split_at(n as usize);
+            if std::mem::take(&mut counts.ends_with_sample) != 0
+                && let Some(last) = reported.last()
+            {
+                ready_sample(last.pfn);
+            }
+            rest = left;
         }
         sum.recorded -= counts.lost;
         sum.became_ready = counts.became_ready;
@@ -179,8 +190,9 @@ impl Table {
     fn view(&self, pfn: Pfn) -> Option<ffi::RawRangeView> {
         let mut ranges = self.span.ranges();
         let (range, base) = ranges.find(|(r, _)| (r.start..r.end).contains(&pfn))?;
-        let words = &self.memory.words()[base as usize / self.format.records_per_word()..];
-        let sections = &self.memory.sections()[(base / SECTION_PAGES) as usize..];
+        let place = ffi::place(base, self.format.is_precision());
+        let words = &self.memory.words()[place.word as usize / size_of::<AtomicU32>()..];
+        let sections = &self.memory.sections()[place.section as usize / size_of::<AtomicU64>()..];
         Some(ffi::RawRangeView {
             words: words.as_ptr().cast_mut().cast(),
             sections: sections.as_ptr().cast_mut().cast(),
@@ -191,7 +203,7 @@ impl Table {
 
     /// The record of a page; `None` if the page is in no lower tier.
     pub fn get(&self, pfn: Pfn) -> Option<Record> {
-        let (word, shift, _) = self.place(pfn)?;
+        let (word, shift) = self.place(pfn)?;
         Some(self.record(word.load(Relaxed), shift))
     }
 
@@ -201,7 +213,7 @@ impl Table {
 
     /// Clears a page's record and returns what it held: the page moved, or is gone.
     pub fn take(&self, pfn: Pfn) -> Option<Record> {
-        let (word, shift, _) = self.place(pfn)?;
+        let (word, shift) = self.place(pfn)?;
         let old = word.fetch_and(!(self.format.layout().mask << shift), AcqRel);
         Some(self.record(old, shift))
     }

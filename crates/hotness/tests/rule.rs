@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
-use pghot_hotness::{Access, Format, PfnRange, Record, Report, Rule, SECTION_PAGES, Span, Table};
+use pghot_hotness::{
+    Access, Format, PfnRange, Record, Report, Rule, SECTION_PAGES, Span, Table, is_sampled,
+};
 use proptest::prelude::*;
 
 const PFN: u64 = 7 * SECTION_PAGES;
@@ -214,15 +216,20 @@ proptest! {
         for (when_ms, bulk) in bulks {
             let accesses: Vec<Access> =
                 bulk.iter().map(|&(page, nid)| Access { pfn: pfn(page), nid }).collect();
-            let (mut ready, mut untracked) = (0, 0);
+            let (mut ready, mut untracked, mut ready_samples) = (0, 0, Vec::new());
             for a in &accesses {
                 let report = one.report(a.pfn, a.nid, when_ms, &rule);
                 ready += (report == Report::BecameReady) as u64;
                 untracked += (report == Report::NotTracked) as u64;
+                if report == Report::BecameReady && is_sampled(a.pfn) {
+                    ready_samples.push(a.pfn);
+                }
             }
-            let sum = many.report_bulk(&accesses, when_ms, &rule);
+            let mut samples = Vec::new();
+            let sum = many.report_bulk(&accesses, when_ms, &rule, |pfn| samples.push(pfn));
             prop_assert_eq!((sum.became_ready, sum.not_tracked, sum.lost), (ready, untracked, 0));
             prop_assert_eq!(sum.recorded + untracked, accesses.len() as u64);
+            prop_assert_eq!(samples, ready_samples);
         }
         for page in 0..160 {
             prop_assert_eq!(one.get(pfn(page)), many.get(pfn(page)));

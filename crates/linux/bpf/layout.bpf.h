@@ -6,17 +6,12 @@
 #ifndef PGHOT_LAYOUT_BPF_H
 #define PGHOT_LAYOUT_BPF_H
 
-#include <linux/bpf.h>
-#include <stdbool.h>
-#include <bpf/bpf_helpers.h>
+#include "page_table.bpf.h"
 
 #define L4_PAGE_OFFSET 0xffff888000000000ull
 #define L4_VMEMMAP     0xffffea0000000000ull
 #define L5_PAGE_OFFSET 0xff11000000000000ull
 #define L5_VMEMMAP     0xffd4000000000000ull
-
-#define L4_PGDIR_SHIFT 39
-#define L5_PGDIR_SHIFT 48
 
 SEC(".data.layout") static volatile struct {
 	__u64 vmemmap;     /* where struct page 0 lies */
@@ -49,20 +44,25 @@ SEC(".data.layout") static volatile struct {
  * takes CAP_SYSLOG). The helper exists for programs of this type alone, since 5.16; declaring the
  * variables __ksym instead has libbpf read all of /proc/kallsyms, for each object once more.
  */
+enum layout_result {
+	LAYOUT_FOUND,
+	LAYOUT_HIDDEN,
+};
+
 SEC("syscall")
-int find_layout(void *ctx)
+enum layout_result find_layout(void *ctx)
 {
 	if (!ADDRESS_OF(_stext))
-		return 1;
+		return LAYOUT_HIDDEN;
 
-	__u32 shift = VALUE_OF(pgdir_shift, (__u32)L4_PGDIR_SHIFT);
-	bool is_five_level = shift == L5_PGDIR_SHIFT;
+	__u32 shift = VALUE_OF(pgdir_shift, (__u32)P4D_SHIFT);
+	bool is_five_level = shift == PGDIR_SHIFT_L5;
 
 	layout.pgdir_shift = shift;
 	layout.vmemmap = VALUE_OF(vmemmap_base, is_five_level ? L5_VMEMMAP : L4_VMEMMAP);
 	layout.page_offset =
 		VALUE_OF(page_offset_base, is_five_level ? L5_PAGE_OFFSET : L4_PAGE_OFFSET);
-	return 0;
+	return LAYOUT_FOUND;
 }
 
 #endif

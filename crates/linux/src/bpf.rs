@@ -10,6 +10,7 @@ use libbpf_rs::{
     ProgramMut, set_print,
 };
 use memmap2::{MmapMut, MmapOptions};
+use pghot_hotness::mirror;
 use tracing::debug;
 
 /// Sends what libbpf prints to the log, at level debug: errors that matter come back as values, and
@@ -56,11 +57,22 @@ pub fn program<'a>(object: &'a Object, name: &str) -> ProgramMut<'a> {
     found.unwrap_or_else(|| panic!("the BPF object has no program `{name}`"))
 }
 
+mirror! {
+    /// What `find_layout()` returns.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum LayoutResult = "layout_result", "LAYOUT_" {
+        /// The object knows where the kernel keeps its page structs.
+        Found,
+        /// The kernel does not tell.
+        Hidden,
+    }
+}
+
 /// Has a loaded object that includes `layout.bpf.h` find where the kernel keeps its page structs.
 /// False if the kernel hides that: then the object is of no use.
 pub fn find_layout(object: &Object) -> Result<bool, libbpf_rs::Error> {
     let output = program(object, "find_layout").test_run(ProgramInput::default())?;
-    Ok(output.return_value == 0)
+    Ok(LayoutResult::of_number(output.return_value) == Some(LayoutResult::Found))
 }
 
 /// Runs of all programs of an object and the time in them, in ns, as far as the kernel counts them

@@ -101,19 +101,12 @@ struct vm_area_struct {
 
 #define BATCH_MAX      4096
 #define WALK_STEPS_MAX 512 /* nodes of an interval tree looked at per page */
-#define PAGE_SHIFT     12
-
-#define PTE_PRESENT  0x1ull
-#define PTE_HUGE     0x80ull
-#define PTE_PROTNONE 0x100ull
-#define PTE_PFN_MASK 0x000ffffffffff000ull
-#define PMD_PFN_MASK 0x000fffffffe00000ull
 
 /* Low bits of page->mapping. */
 #define MAPPING_ANON 1ull
 #define MAPPING_KSM  3ull
 
-enum verdict {
+enum verdict : __u16 {
 	MAPPED = 1,
 	FREE,
 	KSM,
@@ -130,9 +123,11 @@ struct answer {
 	__u32 device;
 	__u32 generation;
 	__u32 tgid;
-	__u16 verdict;
+	enum verdict verdict;
 	__u16 order;
 };
+
+_Static_assert(sizeof(struct answer) == 40, "without padding");
 
 /*
  * The batch, in and out: one mmapable array (since 5.5) each, so that a batch costs one system
@@ -169,55 +164,24 @@ struct search {
 	__u32 tgid;
 };
 
-static __always_inline __u64 read_u64(__u64 address)
-{
-	__u64 value = 0;
-
-	bpf_probe_read_kernel(&value, sizeof(value), (void *)address);
-	return value;
-}
-
-/* The page frame that an entry points to, present or PROT_NONE (then stored inverted). */
-static __always_inline bool entry_pfn(__u64 entry, __u64 mask, __u64 *pfn)
-{
-	if (!(entry & PTE_PRESENT)) {
-		if (!(entry & PTE_PROTNONE))
-			return false;
-		entry = ~entry;
-	}
-	*pfn = (entry & mask) >> PAGE_SHIFT;
-	return true;
-}
-
-static __always_inline __u64 next_table(struct search *s, __u64 entry)
-{
-	return layout.page_offset + (entry & PTE_PFN_MASK);
-}
-
 /* Does `pgd` map `address` to the page frame that is searched for? */
 static __always_inline bool maps(struct search *s, __u64 pgd, __u64 address)
 {
-	__u64 found = 0;
-	__u64 entry = read_u64(pgd + 8 * (address >> layout.pgdir_shift & 511));
+	__u32 shift;
+	__u64 entry = pmd_entry(pgd, address, layout.page_offset, layout.pgdir_shift, &shift);
+	__u64 mask = PTE_PFN_MASK, within = 0;
 
-	if (layout.pgdir_shift == L5_PGDIR_SHIFT) {
-		if (!(entry & PTE_PRESENT))
-			return false;
-		entry = read_u64(next_table(s, entry) + 8 * (address >> 39 & 511));
+	if (entry & PTE_HUGE) {
+		mask = PMD_PFN_MASK;
+		within = address >> PAGE_SHIFT & (PTRS_PER_TABLE - 1);
+	} else if (entry & PTE_PRESENT) {
+		entry = entry_at(next_table(layout.page_offset, entry), address, PAGE_SHIFT);
+	} else {
+		return false;
 	}
-	if (!(entry & PTE_PRESENT))
+	if (!(entry & (PTE_PRESENT | PTE_PROTNONE)))
 		return false;
-	entry = read_u64(next_table(s, entry) + 8 * (address >> 30 & 511));
-	if (!(entry & PTE_PRESENT) || entry & PTE_HUGE)
-		return false;
-	entry = read_u64(next_table(s, entry) + 8 * (address >> 21 & 511));
-	if (entry & PTE_HUGE)
-		return entry_pfn(entry, PMD_PFN_MASK, &found) &&
-		       found + (address >> PAGE_SHIFT & 511) == s->pfn;
-	if (!(entry & PTE_PRESENT))
-		return false;
-	entry = read_u64(next_table(s, entry) + 8 * (address >> PAGE_SHIFT & 511));
-	return entry_pfn(entry, PTE_PFN_MASK, &found) && found == s->pfn;
+	return entry_pfn(upright_entry(entry), mask) + within == s->pfn;
 }
 
 static __always_inline __u64 node_vma(struct search *s, __u64 node)

@@ -6,14 +6,15 @@ use std::io;
 use libbpf_rs::{Object, ObjectBuilder, ProgramInput};
 use memmap2::MmapMut;
 use pghot_engine::{FileId, Found, Outcome, Place};
-use pghot_hotness::Pfn;
+use pghot_hotness::{Pfn, bytes_of_mut, mirror, slice_of};
 
 use crate::bpf;
 
 /// Pages per call; the size of the program's arrays.
 pub const BATCH_PAGES: usize = 4096;
 
-static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/resolver.bpf.o"));
+/// The compiled program.
+pub static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/resolver.bpf.o"));
 
 /// Why the resolver cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -32,27 +33,47 @@ pub enum ResolverError {
     HiddenAddresses,
 }
 
-/// `struct answer` of the program.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Answer {
-    head_pfn: u64,
-    address: u64,
-    inode: u64,
-    device: u32,
-    generation: u32,
-    tgid: u32,
-    verdict: u16,
-    order: u16,
+mirror! {
+    /// What the program says of a page.
+    #[derive(Debug, Clone, Copy)]
+    pub struct Answer = "answer" {
+        head_pfn: u64,
+        address: u64,
+        inode: u64,
+        device: u32,
+        generation: u32,
+        tgid: u32,
+        verdict: u16,
+        order: u16,
+    }
 }
 
-impl Answer {
-    fn file(&self) -> FileId {
-        FileId {
-            device: self.device,
-            inode: self.inode,
-            generation: self.generation,
-        }
+mirror! {
+    /// What kind of page it is, and so what else an [`Answer`] says.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Verdict = "verdict", "" {
+        /// A process maps it, at this address.
+        Mapped = 1,
+        /// Nobody's.
+        Free,
+        /// Merged by KSM.
+        Ksm,
+        /// The kernel's own.
+        Kernel,
+        /// Page cache of something that is not a regular file.
+        Unopenable,
+        /// Anonymous, and no process was found.
+        NotFound,
+        /// Page cache that no process maps, of this file.
+        Cached,
+    }
+}
+
+mirror! {
+    /// A call of the program.
+    #[derive(Debug, Clone, Copy)]
+    pub struct Request = "request" {
+        nr_pages: u32,
     }
 }
 
@@ -98,9 +119,10 @@ impl Resolver {
         for (slot, pfn) in self.pfns.chunks_exact_mut(8).zip(pfns) {
             slot.copy_from_slice(&pfn.to_ne_bytes());
         }
-        let mut request = (pfns.len() as u64).to_ne_bytes();
+        let nr_pages = pfns.len() as u32;
+        let mut request = Request { nr_pages };
         let input = ProgramInput {
-            context_in: Some(&mut request),
+            context_in: Some(bytes_of_mut(&mut request)),
             ..Default::default()
         };
         let output = bpf::program(&self.object, program).test_run(input)?;
@@ -117,7 +139,7 @@ impl Resolver {
                 found.extend(batch.iter().map(|_| Found::Unresolved(Outcome::NotFound)));
                 continue;
             }
-            found.extend((0..batch.len()).map(|i| self.answer(i)));
+            found.extend(self.answers().iter().take(batch.len()).map(Answer::found));
         }
     }
 
@@ -129,40 +151,43 @@ impl Resolver {
                 folios.extend(batch.iter().map(|&head| Folio { head, pages: 1 }));
                 continue;
             }
-            let folio = |i| {
-                let Answer {
-                    head_pfn, order, ..
-                } = self.raw_answer(i);
-                Folio {
-                    head: head_pfn,
-                    pages: 1 << order,
-                }
+            let folio = |answer: &Answer| Folio {
+                head: answer.head_pfn,
+                pages: 1 << answer.order,
             };
-            folios.extend((0..batch.len()).map(folio));
+            folios.extend(self.answers().iter().take(batch.len()).map(folio));
         }
     }
 
-    fn raw_answer(&self, i: usize) -> Answer {
-        let bytes = &self.answers[i * size_of::<Answer>()..(i + 1) * size_of::<Answer>()];
-        // SAFETY: `Answer` is plain numbers without padding, and the slice is as long as it is.
-        unsafe { bytes.as_ptr().cast::<Answer>().read_unaligned() }
+    fn answers(&self) -> &[Answer] {
+        slice_of(&self.answers, BATCH_PAGES)
+    }
+}
+
+impl Answer {
+    fn file(&self) -> FileId {
+        FileId {
+            device: self.device,
+            inode: self.inode,
+            generation: self.generation,
+        }
     }
 
-    fn answer(&self, i: usize) -> Found {
-        let a = self.raw_answer(i);
+    fn found(&self) -> Found {
         let folio = |place| Found::Folio {
             place,
-            head: a.head_pfn,
-            pages: 1 << a.order,
+            head: self.head_pfn,
+            pages: 1 << self.order,
         };
-        match a.verdict {
-            1 => folio(Place::in_process(a.tgid, a.address)),
-            2 => Found::Unresolved(Outcome::Free),
-            3 => Found::Unresolved(Outcome::Ksm),
-            4 => Found::Unresolved(Outcome::Kernel),
-            5 => Found::Unresolved(Outcome::Unopenable),
-            7 => folio(Place::in_file(a.file(), a.address)),
-            _ => Found::Unresolved(Outcome::NotFound),
-        }
+        let outcome = match Verdict::of_number(self.verdict.into()) {
+            Some(Verdict::Mapped) => return folio(Place::in_process(self.tgid, self.address)),
+            Some(Verdict::Cached) => return folio(Place::in_file(self.file(), self.address)),
+            Some(Verdict::Free) => Outcome::Free,
+            Some(Verdict::Ksm) => Outcome::Ksm,
+            Some(Verdict::Kernel) => Outcome::Kernel,
+            Some(Verdict::Unopenable) => Outcome::Unopenable,
+            Some(Verdict::NotFound) | None => Outcome::NotFound,
+        };
+        Found::Unresolved(outcome)
     }
 }

@@ -9,12 +9,11 @@
 #define PGHOT_RECORDS_BPF_H
 
 #include <linux/bpf.h>
+#include <stdbool.h>
 #include <bpf/bpf_helpers.h>
-#include "hotness.h"
+#include "hotness_place.h"
 
-#define PGHOT_CHUNK_BYTES 4096
-#define PGHOT_RANGES_MAX  64
-#define NSEC_PER_MSEC     1000000ull
+#define NSEC_PER_MSEC 1000000ull
 
 /*
  * Records of the lower tier only, without holes, 4096 bytes an element. An array and not an arena:
@@ -26,7 +25,7 @@ struct {
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__uint(value_size, PGHOT_CHUNK_BYTES);
+	__uint(value_size, HOTNESS_CHUNK_BYTES);
 } records SEC(".maps");
 
 /* Section words (see hotness.h), 512 an element. Mmapable for the same reason. */
@@ -35,24 +34,21 @@ struct {
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__uint(value_size, PGHOT_CHUNK_BYTES);
+	__uint(value_size, HOTNESS_CHUNK_BYTES);
 } sections SEC(".maps");
-
-struct pghot_range {
-	__u64 start_pfn;
-	__u64 end_pfn;     /* exclusive */
-	__u64 first_index; /* record index of start_pfn */
-};
 
 /*
  * Written before load: constants for the verifier, which drops what they rule out. One variable,
- * so that it is all of .rodata and user space (sources/src/attach.rs) needs no generated layout.
+ * so that it is all of .rodata and user space (sources/src/kernel/attach.rs) needs no generated
+ * layout.
  */
 struct pghot_shape {
 	__u32 precision;
 	__u32 nr_ranges;
-	struct pghot_range ranges[PGHOT_RANGES_MAX];
+	struct hotness_range ranges[HOTNESS_RANGES_MAX];
 };
+
+_Static_assert(sizeof(struct pghot_shape) == 8 + 64 * 24, "all of .rodata");
 
 const volatile struct pghot_shape shape;
 
@@ -62,44 +58,39 @@ const volatile struct pghot_shape shape;
  */
 struct hotness_rule rule;
 
-#define PGHOT_NOT_TRACKED 3 /* beside the HOTNESS_* results */
-
 static __always_inline __s64 record_index(__u64 pfn)
 {
-	for (__u32 i = 0; i < PGHOT_RANGES_MAX && i < shape.nr_ranges; i++) {
-		const volatile struct pghot_range *r = &shape.ranges[i];
+	return hotness_index(shape.ranges, shape.nr_ranges, pfn);
+}
 
-		if (pfn >= r->start_pfn && pfn < r->end_pfn)
-			return r->first_index + (pfn - r->start_pfn);
-	}
-	return -1;
+/* The word that holds the record of this index, and its first bit there; NULL if there is none. */
+static __always_inline __u32 *record_word(__s64 index, __u32 *shift)
+{
+	struct hotness_place p = hotness_place(index, shape.precision);
+	__u32 chunk = p.word / HOTNESS_CHUNK_BYTES;
+	void *elem = index < 0 ? NULL : bpf_map_lookup_elem(&records, &chunk);
+
+	*shift = p.shift;
+	return elem ? elem + (p.word & (HOTNESS_CHUNK_BYTES - 4)) : NULL;
 }
 
 /* Reports an access of `pfn`, of a large folio its head, by a CPU of `nid`. */
-static __always_inline int report(__u64 pfn, __u32 nid, __u64 now_ms, const struct hotness_rule *by)
+static __always_inline enum hotness_result report(__u64 pfn, __u32 nid, __u64 now_ms,
+						  const struct hotness_rule *by)
 {
 	__s64 index = record_index(pfn);
+	__u64 section = hotness_place(index, shape.precision).section;
+	__u32 shift, chunk = section / HOTNESS_CHUNK_BYTES;
+	__u32 *word = record_word(index, &shift);
+	void *elem;
 
-	if (index < 0)
-		return PGHOT_NOT_TRACKED;
-
-	__u64 byte = shape.precision ? (__u64)index << 2 : (__u64)index;
-	__u32 chunk = byte / PGHOT_CHUNK_BYTES;
-	__u32 shift = shape.precision ? 0 : (byte & 3) * 8;
-	void *elem = bpf_map_lookup_elem(&records, &chunk);
-
-	if (!elem)
-		return PGHOT_NOT_TRACKED;
-
-	__u32 *word = elem + (byte & (PGHOT_CHUNK_BYTES - 4));
-	__u64 section = (__u64)index >> HOTNESS_SECTION_SHIFT;
-
-	chunk = section * 8 / PGHOT_CHUNK_BYTES;
+	if (!word)
+		return HOTNESS_NOT_TRACKED;
 	elem = bpf_map_lookup_elem(&sections, &chunk);
 	if (!elem)
-		return PGHOT_NOT_TRACKED;
+		return HOTNESS_NOT_TRACKED;
 
-	__u64 *mark = elem + (section * 8 & (PGHOT_CHUNK_BYTES - 8));
+	__u64 *mark = elem + (section & (HOTNESS_CHUNK_BYTES - 8));
 
 	if (shape.precision)
 		return hotness_report(word, shift, mark, now_ms, nid, by, 1);
@@ -110,23 +101,15 @@ static __always_inline int report(__u64 pfn, __u32 nid, __u64 now_ms, const stru
  * Whether the page was reported at `since_ms` or later, to the resolution of its record: for a
  * source that meets pages in rounds, and more than once.
  */
-static __always_inline int is_reported_since(__u64 pfn, __u64 since_ms, __u64 now_ms)
+static __always_inline bool is_reported_since(__u64 pfn, __u64 since_ms, __u64 now_ms)
 {
-	__s64 index = record_index(pfn);
+	__u32 shift;
+	__u32 *word = record_word(record_index(pfn), &shift);
 
-	if (index < 0)
-		return 0;
-
-	__u64 byte = shape.precision ? (__u64)index << 2 : (__u64)index;
-	__u32 chunk = byte / PGHOT_CHUNK_BYTES;
-	__u32 shift = shape.precision ? 0 : (byte & 3) * 8;
-	void *elem = bpf_map_lookup_elem(&records, &chunk);
-
-	if (!elem)
-		return 0;
+	if (!word)
+		return false;
 
 	struct hotness_layout l = shape.precision ? hotness_layout(1) : hotness_layout(0);
-	__u32 *word = elem + (byte & (PGHOT_CHUNK_BYTES - 4));
 	__u32 record = *(volatile __u32 *)word >> shift & l.mask;
 	__u32 now = now_ms >> l.unit_shift;
 	__u32 age = (now - (record >> l.time_shift)) & l.time_mask;
@@ -143,7 +126,7 @@ struct pghot_ready_sample {
 #define PGHOT_SAMPLES_MAX 4096
 
 /*
- * Ready times of one page in 64, always the same ones, for the ready-to-moved latency in `status`.
+ * Ready times of samples (hotness_is_sampled), for the ready-to-moved latency in `status`.
  * A mapped array that wraps (since 5.5) and not a ring buffer, because the migrator looks at every
  * pass and reading it must not cost an idle daemon a system call. Element 0 counts the samples;
  * sample n lies in 1 + n % (PGHOT_SAMPLES_MAX - 1).
@@ -158,8 +141,7 @@ struct {
 
 static __always_inline void sample_ready(__u64 pfn, __u64 now_ns)
 {
-	/* Fibonacci hashing: its top 6 bits spread neighbours evenly over 64 classes. */
-	if ((pfn * 0x9e3779b97f4a7c15ull) >> 58)
+	if (!hotness_is_sampled(pfn))
 		return;
 
 	__u32 key = 0;
@@ -177,7 +159,7 @@ static __always_inline void sample_ready(__u64 pfn, __u64 now_ns)
 	*(volatile __u64 *)&sample->when_ns = now_ns;
 }
 
-/* The first words of each source's `stats` (sources/src/attach.rs). */
+/* The beginning of each source's `stats`, which are numbers of 64 bits all. */
 struct source_counters {
 	__u64 recorded;
 	__u64 recorded_pages;
@@ -188,10 +170,11 @@ struct source_counters {
 };
 
 /* Reports an access of a folio of so many pages, at `when_ms`, and counts what became of it. */
-static __always_inline int report_folio(struct source_counters *s, __u64 head, __u64 pages,
-					__u32 nid, __u64 when_ms, const struct hotness_rule *by)
+static __always_inline enum hotness_result report_folio(struct source_counters *s, __u64 head,
+							__u64 pages, __u32 nid, __u64 when_ms,
+							const struct hotness_rule *by)
 {
-	int result = report(head, nid, when_ms, by);
+	enum hotness_result result = report(head, nid, when_ms, by);
 
 	switch (result) {
 	case HOTNESS_BECAME_READY:
@@ -205,7 +188,7 @@ static __always_inline int report_folio(struct source_counters *s, __u64 head, _
 	case HOTNESS_LOST:
 		s->lost++;
 		break;
-	default:
+	case HOTNESS_NOT_TRACKED:
 		s->not_tracked++;
 	}
 	return result;

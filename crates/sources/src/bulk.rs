@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
-use pghot_hotness::{Access, Pfn, Report, Rule, Table};
+use pghot_hotness::{Access, Pfn, Report, Rule, Table, is_sampled};
 
 use crate::{ReadySample, SourceStats};
 
@@ -30,12 +30,6 @@ struct Counts {
     unreadable: AtomicU64,
 }
 
-/// One page in 64, always the same ones: the choice of `sample_ready()` in `records.bpf.h`, so that
-/// all sources sample the same pages.
-fn is_sampled(pfn: Pfn) -> bool {
-    pfn.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58 == 0
-}
-
 impl BulkReporter {
     /// A reporter that has reported nothing yet.
     pub fn new(table: &Arc<Table>, rule: &Rule) -> Arc<BulkReporter> {
@@ -54,21 +48,15 @@ impl BulkReporter {
         let add = |counter: &AtomicU64, n: u64| {
             counter.fetch_add(n, Ordering::Relaxed);
         };
-        // Sampled pages are reported one by one, so that it is known whether they became ready.
-        for run in accesses.split_inclusive(|access| is_sampled(access.pfn)) {
-            let (bulk, sampled) = match run.split_last() {
-                Some((last, rest)) if is_sampled(last.pfn) => (rest, Some(last)),
-                _ => (run, None),
-            };
-            let sum = self.table.report_bulk(bulk, when_ms, &rule);
-            add(&self.counts.recorded, sum.recorded);
-            add(&self.counts.recorded_pages, sum.recorded);
-            add(&self.counts.became_ready, sum.became_ready);
-            add(&self.counts.lost, sum.lost);
-            add(&self.counts.not_tracked, sum.not_tracked);
-            let Some(access) = sampled else { continue };
-            self.report_one(access.pfn, access.nid, 1, when_ms, when_ns, &rule);
-        }
+        let ready_sample = |pfn| self.note_ready(pfn, when_ns);
+        let sum = self
+            .table
+            .report_bulk(accesses, when_ms, &rule, ready_sample);
+        add(&self.counts.recorded, sum.recorded);
+        add(&self.counts.recorded_pages, sum.recorded);
+        add(&self.counts.became_ready, sum.became_ready);
+        add(&self.counts.lost, sum.lost);
+        add(&self.counts.not_tracked, sum.not_tracked);
     }
 
     /// Reports one access of a folio of `pages` base pages by its head.
@@ -91,11 +79,7 @@ impl BulkReporter {
         if report == Report::BecameReady {
             add(&self.counts.became_ready, 1);
             if is_sampled(pfn) {
-                let mut samples = self.samples();
-                if samples.len() == SAMPLES_MAX {
-                    samples.pop_front();
-                }
-                samples.push_back(ReadySample { pfn, when_ns });
+                self.note_ready(pfn, when_ns);
             }
         }
         match report {
@@ -106,6 +90,15 @@ impl BulkReporter {
             Report::Lost => add(&self.counts.lost, 1),
             Report::NotTracked => add(&self.counts.not_tracked, 1),
         }
+    }
+
+    /// A sample became ready.
+    fn note_ready(&self, pfn: Pfn, when_ns: u64) {
+        let mut samples = self.samples();
+        if samples.len() == SAMPLES_MAX {
+            samples.pop_front();
+        }
+        samples.push_back(ReadySample { pfn, when_ns });
     }
 
     /// Counts events whose page could not be told.

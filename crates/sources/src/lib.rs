@@ -88,21 +88,23 @@ impl Descriptor {
     }
 }
 
-/// Reports of one source, by what became of them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SourceStats {
-    /// Accesses that are in records.
-    pub recorded: u64,
-    /// Base pages of those accesses: a large folio counts by its pages.
-    pub recorded_pages: u64,
-    /// Of the accesses, those that made a page ready.
-    pub became_ready: u64,
-    /// Accesses lost to 64 lost races in a row.
-    pub lost: u64,
-    /// Accesses of pages outside the lower tier.
-    pub not_tracked: u64,
-    /// Times at which the source could not tell the page.
-    pub unreadable: u64,
+pghot_hotness::mirror! {
+    /// Reports of one source, by what became of them: the first numbers of its program's `stats`.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+    pub struct SourceStats = "source_counters" {
+        /// Accesses that are in records.
+        pub recorded: u64,
+        /// Base pages of those accesses: a large folio counts by its pages.
+        pub recorded_pages: u64,
+        /// Of the accesses, those that made a page ready.
+        pub became_ready: u64,
+        /// Accesses lost to 64 lost races in a row.
+        pub lost: u64,
+        /// Accesses of pages outside the lower tier.
+        pub not_tracked: u64,
+        /// Times at which the source could not tell the page.
+        pub unreadable: u64,
+    }
 }
 
 impl SourceStats {

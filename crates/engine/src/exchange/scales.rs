@@ -1,13 +1,18 @@
 //! The time scales, and hint faults by how soon they came after their marks.
 
+use pghot_hotness::fault_class;
+
 use crate::Settings;
 
 /// The narrowest scale, in ms: two jiffies of a kernel that counts 250 a second, which is how
 /// exactly the time from a mark to its fault is known.
 pub const NARROWEST_MS: u32 = 8;
 
+/// Classes of [`FaultTimes`]: one more than there are narrow scales, and one for later ones.
+pub use pghot_hotness::FAULT_CLASSES;
+
 /// Scales, each twice as wide as the one before: up to half a second, if `quick_fault_ms` allows.
-pub(super) const NARROW_SCALES: usize = 7;
+pub(super) const NARROW_SCALES: usize = FAULT_CLASSES - 2;
 
 /// Fewer hint faults tell nothing of the gap.
 const FAULTS_MIN: u64 = 64;
@@ -16,9 +21,6 @@ const FAULTS_MIN: u64 = 64;
 /// scale, within twice as long, and so on, and at last those that came later.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FaultTimes(pub [u64; FAULT_CLASSES]);
-
-/// Classes of [`FaultTimes`]: one more than there are narrow scales, and one for later ones.
-pub const FAULT_CLASSES: usize = NARROW_SCALES + 2;
 
 /// One time scale, in ms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,9 +55,8 @@ pub fn scales(settings: &Settings) -> Vec<Scale> {
 impl FaultTimes {
     /// A hint fault came so long after its mark.
     pub fn count(&mut self, since_mark_ms: u64) {
-        let doubling = since_mark_ms / u64::from(NARROWEST_MS);
-        let class = (u64::BITS - doubling.leading_zeros()) as usize;
-        self.0[class.min(FAULT_CLASSES - 1)] += 1;
+        let since_mark_ms = u32::try_from(since_mark_ms).unwrap_or(u32::MAX);
+        self.0[fault_class(since_mark_ms)] += 1;
     }
 
     /// Those that came within a second of their marks: they follow from what was marked lately.

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pghot_hotness::Table;
+use pghot_hotness::{FaultBlocks, HintFault, Table};
 
-use super::DESCRIPTOR;
-use super::bursts::Bursts;
+use super::{DESCRIPTOR, quick_faults};
 use crate::bulk::BulkReporter;
 use crate::fake::{Event, Fake, FolioAccess};
 use crate::{Config, Descriptor, SourceStats};
@@ -14,14 +13,14 @@ use crate::{Config, Descriptor, SourceStats};
 struct HintFaults {
     config: Config,
     reporter: Arc<BulkReporter>,
-    bursts: Bursts,
+    blocks: FaultBlocks,
 }
 
 pub(super) fn fake(table: &Arc<Table>, config: &Config) -> Box<dyn Fake> {
     Box::new(HintFaults {
         config: config.clone(),
         reporter: BulkReporter::new(table, &config.rule),
-        bursts: Bursts::new(),
+        blocks: FaultBlocks::default(),
     })
 }
 
@@ -40,13 +39,13 @@ impl Fake for HintFaults {
         let Event::HintFault(since_mark) = event else {
             return;
         };
-        let quick = self.config.quick_fault;
-        let is_soon = since_mark < Duration::from_millis(quick.within_ms.into());
-        let now_ms = now.as_millis() as u64;
-        let is_quick = is_soon || quick.in_bursts && self.bursts.note(access.head, now_ms);
-        let rule = match is_quick {
-            true => self.config.rule.at_one_look(),
-            false => self.config.rule,
+        let ms = |time: Duration| time.as_millis();
+        let since_mark_ms = u32::try_from(ms(since_mark)).unwrap_or(u32::MAX);
+        let quick = quick_faults(&self.config);
+        let now_ms = ms(now) as u32;
+        let rule = match self.blocks.note(&quick, access.head, since_mark_ms, now_ms) {
+            HintFault::Counted => self.config.rule,
+            HintFault::Soon | HintFault::InBurst => self.config.rule.at_one_look(),
         };
         self.reporter
             .report_folio_by(&rule, access.head, access.nid, access.pages, now);

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use pghot_engine::exchange::FaultTimes;
+use pghot_engine::exchange::{FAULT_CLASSES, FaultTimes};
+use pghot_hotness::mirror;
 use pghot_linux::SysRoot;
 use pghot_linux::hint_fault_knobs::{
     mark, tiering_is_on, tiering_off, tiering_without_kernel_promotion,
@@ -11,7 +12,7 @@ use pghot_linux::hint_fault_knobs::{
 use pghot_linux::knobs::Knobs;
 use pghot_linux::probe;
 
-use super::DESCRIPTOR;
+use super::{DESCRIPTOR, quick_faults};
 use crate::kernel::attach::Reporter;
 use crate::kernel::{Availability, Error, OnKernel, Source, SourceCost, Start};
 use crate::{Config, Descriptor, ReadySample, SourceStats};
@@ -22,11 +23,18 @@ pub(super) const ON_KERNEL: OnKernel = OnKernel { check, start };
 /// What it needs of the kernel, by `doctor`'s names.
 const NEEDS: &[&str] = &["btf", "numa_balancing", "promote_rate_limit"];
 
-static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/hint_fault.bpf.o"));
+pub(crate) static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/hint_fault.bpf.o"));
 
-/// Counters of its own, in the order of the program's `struct source_stats`; then come the classes
-/// of [`FaultTimes`].
-const DETAILS: &[&str] = &["quick_faults", "burst_faults"];
+mirror! {
+    /// What the program counts.
+    #[derive(Debug, Clone, Copy)]
+    pub(crate) struct HintFaultStats = "source_stats" {
+        common: SourceStats,
+        quick_faults: u64,
+        burst_faults: u64,
+        fault_times: [u64; FAULT_CLASSES],
+    }
+}
 
 struct HintFault {
     reporter: Reporter,
@@ -46,7 +54,7 @@ fn check(root: &SysRoot) -> Availability {
 fn start(start: &mut Start<'_>) -> Result<Box<dyn Source>, Error> {
     let mut reporter = Reporter::load(OBJECT, start.maps, &start.config.rule)?;
     reporter.set_data(".data.hz", &kernel_hz().unwrap_or(0).to_ne_bytes())?;
-    set_quick_fault(&mut reporter, &start.config)?;
+    set_quick_faults(&mut reporter, &start.config)?;
     let link = reporter.attach("hint_fault")?;
     Ok(Box::new(HintFault {
         reporter,
@@ -71,12 +79,8 @@ fn kernel_hz() -> Option<u32> {
         .filter(|_| !failed && jiffy.tv_sec == 0)
 }
 
-/// `quick` of the program: the rule, the time in ms, and whether bursts count.
-fn set_quick_fault(reporter: &mut Reporter, config: &Config) -> Result<(), Error> {
-    let mut bytes = config.rule.at_one_look().to_bytes().to_vec();
-    bytes.extend(config.quick_fault.within_ms.to_ne_bytes());
-    bytes.extend(u32::from(config.quick_fault.in_bursts).to_ne_bytes());
-    reporter.set_data(".data.quick", &bytes)
+fn set_quick_faults(reporter: &mut Reporter, config: &Config) -> Result<(), Error> {
+    reporter.set_data(".data.quick", quick_faults(config).bytes())
 }
 
 impl Source for HintFault {
@@ -86,7 +90,7 @@ impl Source for HintFault {
 
     fn configure(&mut self, config: &Config) -> Result<(), Error> {
         self.reporter.set_rule(&config.rule)?;
-        set_quick_fault(&mut self.reporter, config)
+        set_quick_faults(&mut self.reporter, config)
     }
 
     fn stats(&self) -> Result<SourceStats, Error> {
@@ -102,15 +106,12 @@ impl Source for HintFault {
     }
 
     fn details(&self) -> BTreeMap<String, u64> {
-        let counted = self.reporter.own_counters().unwrap_or_default();
-        let names = DETAILS.iter().map(|name| (*name).to_owned());
-        names.zip(counted).collect()
+        self.reporter.details::<HintFaultStats>()
     }
 
     fn fault_times(&self) -> Option<FaultTimes> {
-        let counted = self.reporter.own_counters().ok()?;
-        let times = counted.get(DETAILS.len()..)?;
-        Some(FaultTimes(times.try_into().ok()?))
+        let stats: HintFaultStats = self.reporter.stats_as().ok()?;
+        Some(FaultTimes(stats.fault_times))
     }
 
     fn stand_by(&mut self, knobs: &mut Knobs, standing_by: bool) -> Result<(), Error> {

@@ -2,12 +2,13 @@
 //!
 //! See README.md in this folder for how it works, what it costs and when it is blind.
 
-mod bursts;
 mod fake;
 #[cfg(feature = "kernel")]
-mod kernel;
+pub(crate) mod kernel;
 
-use crate::{Descriptor, Kind};
+use pghot_hotness::QuickFaults;
+
+use crate::{Config, Descriptor, Kind};
 
 /// The entry of [`crate::SOURCES`].
 pub const DESCRIPTOR: Descriptor = Descriptor {
@@ -22,27 +23,8 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     on_kernel: kernel::ON_KERNEL,
 };
 
-#[cfg(test)]
-mod tests {
-    use pghot_engine::exchange::{FAULT_CLASSES, FaultTimes};
-
-    /// A number of the program.
-    pub(super) fn defined(name: &str) -> u64 {
-        let program = include_str!("hint_fault.bpf.c");
-        let mut lines = program.lines().map(str::split_whitespace);
-        let line = lines.find_map(|mut words| {
-            (words.next() == Some("#define") && words.next() == Some(name))
-                .then(|| words.next().unwrap())
-        });
-        line.unwrap().parse().unwrap()
-    }
-
-    #[test]
-    fn the_program_counts_in_the_classes_of_the_engine() {
-        assert_eq!(defined("FAULT_CLASSES"), FAULT_CLASSES as u64);
-        let mut faults = FaultTimes::default();
-        faults.count((1 << defined("NARROWEST_SHIFT")) - 1);
-        faults.count(1 << defined("NARROWEST_SHIFT"));
-        assert_eq!(faults.0[..2], [1, 1]);
-    }
+/// Which faults are quick, by the configuration.
+fn quick_faults(config: &Config) -> QuickFaults {
+    let quick = config.quick_fault;
+    QuickFaults::new(&config.rule, quick.within_ms, quick.in_bursts)
 }

@@ -1,19 +1,34 @@
 //! Loading a source's BPF object: the shared maps, the shape of the records, the rule, statistics
 //! and ready samples, which are the same for every source that reports from BPF.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject};
 use memmap2::MmapMut;
-use pghot_hotness::Rule;
+use pghot_hotness::{Field, IndexedRange, Mirror, RANGES_MAX, Rule, Shape, bytes_of, mirror, read};
 use pghot_linux::bpf::{self, Callable};
 
-use super::records::RANGES_MAX;
 use super::{Error, RecordMaps, SourceCost};
 use crate::{ReadySample, SourceStats};
 
-/// Counters that every source has: the first words of its `stats`.
-const COMMON_COUNTERS: usize = 6;
+mirror! {
+    /// Where records lie: the constants of each program.
+    #[derive(Debug, Clone, Copy)]
+    pub(crate) struct RecordShape = "pghot_shape" {
+        precision: u32,
+        nr_ranges: u32,
+        ranges: [IndexedRange; RANGES_MAX],
+    }
+}
+
+mirror! {
+    /// A place for a ready sample; a program may be writing it.
+    pub(crate) struct SampleSlot = "pghot_ready_sample" {
+        pfn: AtomicU64,
+        when_ns: AtomicU64,
+    }
+}
 
 /// A loaded BPF object that reports into the record maps.
 pub(crate) struct Reporter {
@@ -25,26 +40,15 @@ pub(crate) struct Reporter {
     drained: u64,
 }
 
-/// The bytes of `struct pghot_shape` in `records.bpf.h`.
-fn shape_bytes(maps: &RecordMaps) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(8 + RANGES_MAX * 24);
-    let precision = maps.format() == pghot_hotness::Format::Precision;
-    bytes.extend((precision as u32).to_ne_bytes());
-    bytes.extend((maps.span().ranges().count() as u32).to_ne_bytes());
-    for (range, first_index) in maps.span().ranges() {
-        for word in [range.start, range.end, first_index] {
-            bytes.extend(word.to_ne_bytes());
+impl RecordShape {
+    fn of(maps: &RecordMaps) -> RecordShape {
+        let (nr_ranges, ranges) = maps.span().indexed_ranges();
+        RecordShape {
+            precision: (maps.format() == pghot_hotness::Format::Precision).into(),
+            nr_ranges,
+            ranges,
         }
     }
-    bytes.resize(8 + RANGES_MAX * 24, 0);
-    bytes
-}
-
-/// The `i`th 64-bit word of a struct that a program wrote.
-fn word(bytes: &[u8], i: usize) -> Option<u64> {
-    Some(u64::from_ne_bytes(
-        bytes.get(i * 8..i * 8 + 8)?.try_into().ok()?,
-    ))
 }
 
 fn bpf_error(what: &'static str) -> impl FnOnce(libbpf_rs::Error) -> Error {
@@ -105,12 +109,11 @@ impl Reporter {
             .reuse_fd(maps.sections_fd())
             .map_err(bpf_error(shared))?;
         let constants = "set the shape of the records";
-        let shape = shape_bytes(maps);
         bpf::open_map(&mut open, ".rodata")
-            .set_initial_value(&shape)
+            .set_initial_value(bytes_of(&RecordShape::of(maps)))
             .map_err(bpf_error(constants))?;
         bpf::open_map(&mut open, ".bss")
-            .set_initial_value(&rule.to_bytes())
+            .set_initial_value(rule.bytes())
             .map_err(bpf_error(constants))?;
         let mut object = open
             .load()
@@ -157,7 +160,7 @@ impl Reporter {
 
     pub fn set_rule(&mut self, rule: &Rule) -> Result<(), Error> {
         self.rule
-            .update(&0u32.to_ne_bytes(), &rule.to_bytes(), MapFlags::ANY)
+            .update(&0u32.to_ne_bytes(), rule.bytes(), MapFlags::ANY)
             .map_err(|source| Error::Bpf {
                 what: "set the update rule",
                 source,
@@ -173,21 +176,28 @@ impl Reporter {
     }
 
     pub fn stats(&self) -> Result<SourceStats, Error> {
-        let counted = self.counters()?;
-        let sum = |i: usize| counted.get(i).copied().unwrap_or(0);
-        Ok(SourceStats {
-            recorded: sum(0),
-            recorded_pages: sum(1),
-            became_ready: sum(2),
-            lost: sum(3),
-            not_tracked: sum(4),
-            unreadable: sum(5),
-        })
+        self.stats_as()
     }
 
-    /// What a program counts in `stats` behind the counters of every source.
-    pub fn own_counters(&self) -> Result<Vec<u64>, Error> {
-        Ok(self.counters()?.split_off(COMMON_COUNTERS))
+    /// The beginning of `stats` as a mirror, in which all numbers have 64 bits.
+    pub fn stats_as<T: Mirror + Copy>(&self) -> Result<T, Error> {
+        let bytes: Vec<u8> = self
+            .counters()?
+            .into_iter()
+            .flat_map(u64::to_ne_bytes)
+            .collect();
+        read(&bytes).ok_or_else(|| Error::Setup("the program counts less than expected".into()))
+    }
+
+    /// What a program counts in `stats`, which is a `T`, besides the counters of every source.
+    pub fn details<T: Mirror>(&self) -> BTreeMap<String, u64> {
+        let counted = self.counters().unwrap_or_default();
+        let Shape::Struct(_, _, fields) = T::SHAPE else {
+            return BTreeMap::new();
+        };
+        let own = fields.iter().filter(|field| field.shape == u64::SHAPE);
+        let detail = |field: &Field| Some((field.name.to_owned(), *counted.get(field.offset / 8)?));
+        own.filter_map(detail).collect()
     }
 
     /// All words of `stats`, summed over the CPUs.
@@ -201,6 +211,7 @@ impl Reporter {
             })?
             .unwrap_or_default();
         let words = self.stats.value_size() as usize / 8;
+        let word = |bytes: &Vec<u8>, i: usize| read::<u64>(bytes.get(8 * i..)?);
         let sum = |i: usize| per_cpu.iter().filter_map(|bytes| word(bytes, i)).sum();
         Ok((0..words).map(sum).collect())
     }
@@ -220,19 +231,19 @@ impl Reporter {
     pub fn drain_ready(&mut self, sink: &mut dyn FnMut(ReadySample)) {
         // SAFETY: the mapping is page-aligned and as long as it says; programs write it while it
         // is read here, both by aligned 64-bit accesses.
-        let words = unsafe {
+        let slots = unsafe {
             std::slice::from_raw_parts(
-                self.samples.as_ptr().cast::<AtomicU64>(),
-                self.samples.len() / 8,
+                self.samples.as_ptr().cast::<SampleSlot>(),
+                self.samples.len() / size_of::<SampleSlot>(),
             )
         };
-        let (head, slots) = words.split_at(2);
-        let count = head[0].load(Ordering::Acquire);
-        let kept = slots.len() as u64 / 2;
+        let (head, slots) = slots.split_at(1);
+        let count = head[0].pfn.load(Ordering::Acquire);
+        let kept = slots.len() as u64;
         for n in self.drained.max(count.saturating_sub(kept))..count {
-            let slot = (n % kept) as usize * 2;
-            let pfn = slots[slot].load(Ordering::Relaxed);
-            let when_ns = slots[slot + 1].swap(0, Ordering::Acquire);
+            let slot = &slots[(n % kept) as usize];
+            let pfn = slot.pfn.load(Ordering::Relaxed);
+            let when_ns = slot.when_ns.swap(0, Ordering::Acquire);
             if when_ns != 0 {
                 sink(ReadySample { pfn, when_ns });
             }

@@ -2,6 +2,8 @@
 //! have a thread share.
 
 pub(crate) mod attach;
+#[cfg(test)]
+mod border;
 pub(crate) mod folios;
 pub(crate) mod page_tables;
 pub(crate) mod records;

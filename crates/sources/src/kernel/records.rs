@@ -6,14 +6,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use libbpf_rs::{MapHandle, MapType};
 use memmap2::MmapMut;
-use pghot_hotness::{Format, SECTION_PAGES, Span, Storage, Table};
+use pghot_hotness::{CHUNK_BYTES, Format, RANGES_MAX, SECTION_PAGES, Span, Storage, Table};
 
 use super::Error;
-
-/// Bytes per map element; see `records.bpf.h`.
-const CHUNK_BYTES: u64 = 4096;
-/// PFN ranges that the BPF programs search; see `records.bpf.h`.
-pub(crate) const RANGES_MAX: usize = 64;
 
 /// The two maps that hold all records, and the shape that programs need to find one.
 pub struct RecordMaps {

@@ -4,7 +4,6 @@
 // source's own thread asked for. Where there is no such function to see, others compare what the
 // flags of all pages say before the aging and after it.
 
-#include <stdbool.h>
 #include "records.bpf.h"
 #include "layout.bpf.h"
 #include "folio.bpf.h"
@@ -111,6 +110,10 @@ static __always_inline void report_young(struct aging *a, struct folio *folio, u
 		/* fall through */
 	case HOTNESS_RECORDED:
 		a->recorded_pages += pages;
+		break;
+	case HOTNESS_LOST:
+	case HOTNESS_NOT_TRACKED:
+		break;
 	}
 }
 
@@ -186,6 +189,8 @@ struct reading {
 	__u32 is_after;  /* read to report; 0: to remember */
 };
 
+_Static_assert(sizeof(struct reading) == 24, "without padding");
+
 #define LRU_GEN_MASK 7 /* four generations, one more than its number, or 0 on no list */
 
 static __always_inline struct folio *folio_at(__u64 pfn)
@@ -225,16 +230,22 @@ static long read_page(__u32 i, void *ctx)
 	return 0;
 }
 
+/* What both of these programs return. */
+enum mglru_result {
+	MGLRU_READ,
+	MGLRU_NO_CAST, /* the kernel has no bpf_rdonly_cast() */
+};
+
 /* Reads the flags of a section's pages. */
 SEC("?syscall")
-int mglru_read_section(struct reading *request)
+enum mglru_result mglru_read_section(struct reading *request)
 {
 	struct reading r = *request;
 
 	if (!bpf_ksym_exists(bpf_rdonly_cast))
-		return 1;
+		return MGLRU_NO_CAST;
 	bpf_loop(HOTNESS_SECTION_PAGES, read_page, &r, 0);
-	return 0;
+	return MGLRU_READ;
 }
 
 /* Page frames in, their flags out: for finding out where the flags keep the generation. */
@@ -259,10 +270,10 @@ static long read_flags(__u32 i, void *ctx)
 }
 
 SEC("?syscall")
-int mglru_page_flags(void *ctx)
+enum mglru_result mglru_page_flags(void *ctx)
 {
 	if (!bpf_ksym_exists(bpf_rdonly_cast))
-		return 1;
+		return MGLRU_NO_CAST;
 	bpf_loop(OWN_PAGES_MAX, read_flags, NULL, 0);
-	return 0;
+	return MGLRU_READ;
 }

@@ -5,7 +5,7 @@
 
 mod fake;
 #[cfg(feature = "kernel")]
-mod kernel;
+pub(crate) mod kernel;
 mod schedule;
 
 use crate::{Descriptor, Kind};

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use libbpf_rs::btf::{Btf, types::Func};
+use pghot_hotness::mirror;
 use pghot_linux::SysRoot;
 
 use super::DESCRIPTOR;
@@ -16,10 +17,18 @@ pub(super) const ON_KERNEL: OnKernel = OnKernel { check, start };
 /// Where the kernel notes an access of a page-cache folio.
 const HOOK: &str = "folio_mark_accessed";
 
-/// Counters of its own, in the order of the program's `struct source_stats`.
-const DETAILS: &[&str] = &["anonymous_folios", "mapped_folios", "dropbehind_folios"];
+mirror! {
+    /// What the program counts.
+    #[derive(Debug, Clone, Copy)]
+    pub(crate) struct PageCacheStats = "source_stats" {
+        common: SourceStats,
+        anonymous_folios: u64,
+        mapped_folios: u64,
+        dropbehind_folios: u64,
+    }
+}
 
-static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/page_cache.bpf.o"));
+pub(crate) static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/page_cache.bpf.o"));
 
 struct PageCache {
     reporter: Reporter,
@@ -69,9 +78,7 @@ impl Source for PageCache {
     }
 
     fn details(&self) -> BTreeMap<String, u64> {
-        let counted = self.reporter.own_counters().unwrap_or_default();
-        let names = DETAILS.iter().map(|name| (*name).to_owned());
-        names.zip(counted).collect()
+        self.reporter.details::<PageCacheStats>()
     }
 }
 

@@ -3,7 +3,7 @@
 //! See README.md in this folder for how it works, what it costs and when it is blind.
 
 #[cfg(feature = "kernel")]
-mod kernel;
+pub(crate) mod kernel;
 
 use crate::fake::{Event, EventFake};
 use crate::{Descriptor, Kind};

@@ -2,7 +2,6 @@
 // Page cache: files that are read and written by system calls leave no trace in any page table.
 // This program sees the kernel note such an access and reports the folio.
 
-#include <stdbool.h>
 #include "records.bpf.h"
 #include "layout.bpf.h"
 #include "folio.bpf.h"
@@ -15,9 +14,9 @@ enum pageflags___dropbehind { PG_dropbehind = 1 }; /* since 6.14 */
 struct source_stats {
 	struct source_counters common;
 	/* Of the lower tier, and not reported: */
-	__u64 anonymous;
-	__u64 mapped;
-	__u64 dropbehind;
+	__u64 anonymous_folios;
+	__u64 mapped_folios;
+	__u64 dropbehind_folios;
 };
 
 /* Per CPU (since 4.6), so that reads on many CPUs do not share a line for being counted. */
@@ -61,7 +60,7 @@ int BPF_PROG(page_cache, struct folio *folio)
 	__u64 mapping = folio_mapping_bits(folio);
 
 	if (!mapping || mapping & MAPPING_FLAGS) {
-		s->anonymous++;
+		s->anonymous_folios++;
 		return 0;
 	}
 
@@ -69,13 +68,13 @@ int BPF_PROG(page_cache, struct folio *folio)
 	__u32 order = folio_order(folio, flags);
 
 	if (folio_mapcount(folio, order, 1)) {
-		s->mapped++;
+		s->mapped_folios++;
 		return 0;
 	}
 	/* It leaves the cache right after this access (RWF_DONTCACHE). */
 	if (bpf_core_enum_value_exists(enum pageflags___dropbehind, PG_dropbehind) &&
 	    flags >> bpf_core_enum_value(enum pageflags___dropbehind, PG_dropbehind) & 1) {
-		s->dropbehind++;
+		s->dropbehind_folios++;
 		return 0;
 	}
 

@@ -10,6 +10,7 @@
 
 #include "layout.bpf.h"
 #include "page.bpf.h"
+#include "hotness_place.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -66,18 +67,6 @@ struct folio___mapcount {
 extern struct task_struct *bpf_task_from_pid(__s32 pid) __ksym;
 extern void bpf_task_release(struct task_struct *task) __ksym;
 
-#define PAGE_SHIFT     12
-#define PMD_SHIFT      21
-#define PUD_SHIFT      30
-#define P4D_SHIFT      39
-#define PTRS_PER_TABLE 512
-
-#define PTE_PRESENT  0x1ull
-#define PTE_ACCESSED 0x20ull
-#define PTE_HUGE     0x80ull
-#define PTE_PFN_MASK 0x000ffffffffff000ull
-#define PMD_PFN_MASK 0x000fffffffe00000ull
-
 #define VM_WRITE   0x00000002ul
 #define VM_SHARED  0x00000008ul
 #define VM_PFNMAP  0x00000400ul
@@ -88,11 +77,6 @@ extern void bpf_task_release(struct task_struct *task) __ksym;
 
 #define EBUSY 16
 
-/* What a walk leaves out of the young pages. */
-#define LEAVE_SHARED 0x1 /* what more than one process maps */
-#define LEAVE_HINTED 0x2 /* what hint faults see */
-
-#define RANGES_MAX 64 /* PFN ranges of the lower tier, as in records.bpf.h */
 /*
  * Bounds of one call, and so of one hold of the mmap lock: 128 lowest tables are 64 Ki entries, 0.3
  * to 0.7 ms. Steps through what is not mapped are cheaper, and more are allowed.
@@ -121,21 +105,18 @@ struct table {
 	__u64 lower_pages;
 };
 
-struct pfn_range {
-	__u64 start;
-	__u64 end; /* exclusive */
-};
-
 /* What user space asks for, and what it gets. */
 struct walk {
 	/* In. */
 	__u64 start;
 	__u64 end; /* exclusive; cut to the VMA */
 	__u32 pid;
-	__u32 nid;   /* the node to report the accesses for */
-	__u32 leave; /* LEAVE_ flags */
+	__u32 nid; /* the node to report the accesses for */
+	/* What is left out of the young pages: */
+	__u16 leave_shared; /* what more than one process maps */
+	__u16 leave_hinted; /* what hint faults see */
 	__u32 nr_ranges;
-	struct pfn_range ranges[RANGES_MAX]; /* ascending */
+	struct hotness_range ranges[HOTNESS_RANGES_MAX]; /* of the lower tier, ascending */
 	/* Out. */
 	__u64 next;    /* where to go on */
 	__u64 entries; /* present ones, of both kinds */
@@ -146,8 +127,10 @@ struct walk {
 	__u32 nr_shared; /* young, but left out */
 	/* The program's own. */
 	__u64 last_head;
-	__u32 is_hinted; /* hint faults see the VMA's pages, unless they are shared */
+	__u64 is_hinted; /* hint faults see the VMA's pages, unless they are shared */
 };
+
+_Static_assert(sizeof(struct young_page) == 16, "an access of the record table");
 
 /*
  * Mmapable arrays (since 5.5), so that a call costs one system call and no copy. The state is a map
@@ -204,17 +187,9 @@ struct {
 
 static const __u32 zero;
 
-static __always_inline __u64 read_u64(__u64 address)
-{
-	__u64 value = 0;
-
-	bpf_probe_read_kernel(&value, sizeof(value), (void *)address);
-	return value;
-}
-
 static __always_inline __u64 lowest_pfn(const struct walk *w)
 {
-	return w->ranges[0].start;
+	return w->ranges[0].start_pfn;
 }
 
 /* From the first range of the lower tier to the last, whatever lies between. */
@@ -222,16 +197,7 @@ static __always_inline __u64 pfn_span(const struct walk *w)
 {
 	__u32 last = w->nr_ranges - 1;
 
-	return w->ranges[last & (RANGES_MAX - 1)].end - lowest_pfn(w);
-}
-
-static __always_inline bool is_lower(const struct walk *w, __u64 pfn)
-{
-	for (__u32 i = 0; i < RANGES_MAX && i < w->nr_ranges; i++) {
-		if (pfn >= w->ranges[i].start && pfn < w->ranges[i].end)
-			return true;
-	}
-	return false;
+	return w->ranges[last & (HOTNESS_RANGES_MAX - 1)].end_pfn - lowest_pfn(w);
 }
 
 /* 1 if value < limit, else 0, for values below 2^63; without a branch, see read_table(). */
@@ -273,7 +239,7 @@ static __always_inline void read_table(struct walk *w, __u64 table, __u64 addres
 		return;
 	for (int i = 0; i < PTRS_PER_TABLE; i++) {
 		__u64 entry = pt->entries[i];
-		__u64 pfn = (entry & PTE_PFN_MASK) >> PAGE_SHIFT;
+		__u64 pfn = entry_pfn(entry, PTE_PFN_MASK);
 		__u64 wanted = entry & PTE_PRESENT & below((__u64)i - first, count);
 		__u64 is_low = wanted & below(pfn - low, span);
 		struct young_page *young_page = &out->at[index & (YOUNG_MAX - 1)];
@@ -283,7 +249,7 @@ static __always_inline void read_table(struct walk *w, __u64 table, __u64 addres
 		young_page->page = page + i;
 		present += wanted;
 		lower += is_low;
-		index += is_low & entry >> 5; /* PTE_ACCESSED */
+		index += is_low & entry >> PTE_ACCESSED_SHIFT;
 	}
 	w->nr_young = index;
 	w->entries += present;
@@ -293,7 +259,7 @@ static __always_inline void read_table(struct walk *w, __u64 table, __u64 addres
 static __always_inline void read_huge(struct walk *w, __u64 entry, __u64 address)
 {
 	struct young_pages *out = bpf_map_lookup_elem(&young, &zero);
-	__u64 pfn = (entry & PMD_PFN_MASK) >> PAGE_SHIFT;
+	__u64 pfn = entry_pfn(entry, PMD_PFN_MASK);
 	__u64 index = w->nr_young;
 
 	w->entries++;
@@ -311,16 +277,6 @@ static __always_inline void read_huge(struct walk *w, __u64 entry, __u64 address
 	young_page->nid = w->nid;
 	young_page->page = (address >> PAGE_SHIFT) - (w->start >> PAGE_SHIFT);
 	w->nr_young = index + 1;
-}
-
-static __always_inline __u64 next_table(const struct walk *w, __u64 entry)
-{
-	return layout.page_offset + (entry & PTE_PFN_MASK);
-}
-
-static __always_inline __u64 entry_at(__u64 table, __u64 address, __u32 shift)
-{
-	return read_u64(table + 8 * (address >> shift & (PTRS_PER_TABLE - 1)));
 }
 
 static __always_inline __u64 boundary(__u64 address, __u32 shift)
@@ -342,28 +298,12 @@ static long walk_step(__u32 i, void *ctx)
 		return 1;
 
 	__u64 address = w->next, entry;
+	__u32 shift;
 
 	if (address >= w->end || w->nr_tables >= TABLES_MAX)
 		return 1;
-	entry = entry_at(step->pgd, address, layout.pgdir_shift);
-	if (!(entry & PTE_PRESENT)) {
-		w->next = boundary(address, layout.pgdir_shift & 63);
-		return 0;
-	}
-	if (layout.pgdir_shift > P4D_SHIFT) {
-		entry = entry_at(next_table(w, entry), address, P4D_SHIFT);
-		if (!(entry & PTE_PRESENT)) {
-			w->next = boundary(address, P4D_SHIFT);
-			return 0;
-		}
-	}
-	entry = entry_at(next_table(w, entry), address, PUD_SHIFT);
-	if (!(entry & PTE_PRESENT) || entry & PTE_HUGE) {
-		w->next = boundary(address, PUD_SHIFT);
-		return 0;
-	}
-	entry = entry_at(next_table(w, entry), address, PMD_SHIFT);
-	w->next = boundary(address, PMD_SHIFT);
+	entry = pmd_entry(step->pgd, address, layout.page_offset, layout.pgdir_shift, &shift);
+	w->next = boundary(address, shift & 63);
 	/* PROT_NONE, huge or not, is a hint fault's business and has no present bit. */
 	if (!(entry & PTE_PRESENT))
 		return 0;
@@ -376,7 +316,8 @@ static long walk_step(__u32 i, void *ctx)
 	__u64 base = address >> PMD_SHIFT << PMD_SHIFT;
 	__u64 first = (address - base) >> PAGE_SHIFT;
 
-	read_table(w, next_table(w, entry), base, first, (last - address) >> PAGE_SHIFT);
+	read_table(w, next_table(layout.page_offset, entry), base, first,
+		   (last - address) >> PAGE_SHIFT);
 	return 0;
 }
 
@@ -425,7 +366,7 @@ static long walk_vma(struct task_struct *task, struct vm_area_struct *vma, void 
 	}
 	w->is_hinted = is_hinted(task, vma);
 	/* All of it is hint faults' business. */
-	if (w->leave & LEAVE_HINTED && w->is_hinted && !is_forked(vma)) {
+	if (w->leave_hinted && w->is_hinted && !is_forked(vma)) {
 		w->next = w->end;
 		return 0;
 	}
@@ -462,19 +403,19 @@ static long refine(__u32 i, void *ctx)
 	__u64 head = head_page(page);
 	__u32 order = 0;
 
-	if (!is_lower(w, from->pfn) || head == w->last_head)
+	if (hotness_index(w->ranges, w->nr_ranges, from->pfn) < 0 || head == w->last_head)
 		return 0;
 	if (is_head(head))
 		order = FIELD(head, struct folio, _flags_1) & 0x3f;
 	w->last_head = head;
-	if (w->leave) {
+	if (w->leave_shared || w->leave_hinted) {
 		bool shared = is_shared(head, order);
 
-		if (w->leave & LEAVE_SHARED && shared) {
+		if (w->leave_shared && shared) {
 			w->nr_shared++;
 			return 0;
 		}
-		if (w->leave & LEAVE_HINTED && w->is_hinted && !shared)
+		if (w->leave_hinted && w->is_hinted && !shared)
 			return 0;
 	}
 	if (order) {
@@ -500,8 +441,16 @@ static long refine(__u32 i, void *ctx)
 	return 0;
 }
 
+enum scan_result {
+	SCAN_DONE,
+	SCAN_NO_STATE,
+	SCAN_NO_PROCESS,
+	SCAN_BUSY, /* its mappings are being changed */
+	SCAN_UNMAPPED,
+};
+
 SEC("syscall")
-int scan(void *ctx)
+enum scan_result scan(void *ctx)
 {
 	struct walk *w = bpf_map_lookup_elem(&state, &zero);
 	struct task_struct *task;
@@ -509,22 +458,22 @@ int scan(void *ctx)
 	long error;
 
 	if (!w)
-		return 1;
+		return SCAN_NO_STATE;
 	w->next = w->start;
 	w->entries = w->lower_pages = w->last_head = 0;
 	w->nr_young = w->nr_folios = w->nr_tables = w->nr_shared = 0;
 
 	task = bpf_task_from_pid(w->pid);
 	if (!task)
-		return 2;
+		return SCAN_NO_PROCESS;
 	error = bpf_find_vma(task, w->start, walk_vma, &unused, 0);
 	bpf_task_release(task);
 	if (error)
-		return error == -EBUSY ? 3 : 4;
+		return error == -EBUSY ? SCAN_BUSY : SCAN_UNMAPPED;
 
 	__u32 entries = w->nr_young;
 
 	w->nr_young = 0;
 	bpf_loop(entries, refine, &unused, 0);
-	return 0;
+	return SCAN_DONE;
 }

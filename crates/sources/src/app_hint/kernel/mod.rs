@@ -91,7 +91,7 @@ impl Own for AppHint {
             ),
             ("messages".to_owned(), get(&self.counters.messages)),
         ]);
-        for ((_, name), counter) in Refusal::ALL.iter().zip(&self.counters.refused) {
+        for ((_, name, _), counter) in Refusal::ALL.iter().zip(&self.counters.refused) {
             details.insert(format!("refused_ranges_{name}"), get(counter));
         }
         details

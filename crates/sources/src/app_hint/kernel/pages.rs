@@ -4,6 +4,7 @@ use std::io;
 
 use pghot_hint::Range;
 use pghot_hint::wire::LENGTH_MAX;
+pub use pghot_hint::wire::Refusal;
 use pghot_hotness::Pfn;
 use pghot_linux::pagemap::{Entry, Pagemap};
 
@@ -11,31 +12,6 @@ const PAGE_SHIFT: u32 = 12;
 
 /// No user address is higher, with five-level page tables either.
 const USER_END: u64 = 1 << 56;
-
-/// Why a hint is refused; the numbers are those of [`pghot_hint::wire::refusal_sentence`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
-    Malformed = 1,
-    Foreign,
-    Empty,
-    TooLong,
-    BadAddress,
-    NoProcess,
-    NoRing,
-}
-
-impl Refusal {
-    /// All of them, with their names in `status`.
-    pub const ALL: [(Refusal, &str); 7] = [
-        (Refusal::Malformed, "malformed"),
-        (Refusal::Foreign, "foreign"),
-        (Refusal::Empty, "empty"),
-        (Refusal::TooLong, "too_long"),
-        (Refusal::BadAddress, "bad_address"),
-        (Refusal::NoProcess, "no_process"),
-        (Refusal::NoRing, "no_ring"),
-    ];
-}
 
 /// Pages of an address space that are still to be looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

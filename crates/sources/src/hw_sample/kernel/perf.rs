@@ -3,17 +3,16 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+use libbpf_sys::{PERF_FLAG_FD_CLOEXEC, PERF_SAMPLE_DATA_SRC, PERF_SAMPLE_PHYS_ADDR};
+
 /// What is written into a sample, in this order: where the data came from, and its address.
-pub const SAMPLE_TYPE: u64 = SAMPLE_DATA_SRC | SAMPLE_PHYS_ADDR;
-const SAMPLE_DATA_SRC: u64 = 1 << 15;
-const SAMPLE_PHYS_ADDR: u64 = 1 << 19;
+pub const SAMPLE_TYPE: u64 = (PERF_SAMPLE_DATA_SRC | PERF_SAMPLE_PHYS_ADDR) as u64;
 
 /// Flags of [`Attr`], by their bits.
 const WATERMARK: u64 = 1 << 14;
 const PRECISE_SHIFT: u32 = 15;
 const EXCLUDE_GUEST: u64 = 1 << 20;
 
-const FLAG_FD_CLOEXEC: libc::c_ulong = 8;
 /// `_IOW('$', 4, __u64)`
 const IOC_PERIOD: libc::c_ulong = 0x4008_2404;
 
@@ -94,7 +93,7 @@ pub fn open(attr: &Attr, cpu: u32, leader: Option<BorrowedFd<'_>>) -> io::Result
             all,
             cpu,
             leader,
-            FLAG_FD_CLOEXEC,
+            libc::c_ulong::from(PERF_FLAG_FD_CLOEXEC),
         )
     };
     if fd < 0 {
@@ -115,13 +114,28 @@ pub fn set_period(event: BorrowedFd<'_>, period: u64) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::mem::offset_of;
+
+    use libbpf_sys::perf_event_attr;
+
     use super::*;
 
     #[test]
     fn the_struct_is_the_kernels() {
         assert_eq!(size_of::<Attr>(), 72, "PERF_ATTR_SIZE_VER1");
-        assert_eq!(std::mem::offset_of!(Attr, sample_type), 24);
-        assert_eq!(std::mem::offset_of!(Attr, flags), 40);
-        assert_eq!(std::mem::offset_of!(Attr, config2), 64);
+        macro_rules! is_at { ($($ours:ident $theirs:ident)*) => { $(
+            let theirs = offset_of!(perf_event_attr, $theirs);
+            assert_eq!(offset_of!(Attr, $ours), theirs, stringify!($ours));
+        )* } }
+        is_at!(kind type_ size size config config sample_type sample_type read_format read_format
+            flags _bitfield_1 breakpoint_kind bp_type);
+        is_at!(period __bindgen_anon_1 wakeup_watermark __bindgen_anon_2);
+        is_at!(config1 __bindgen_anon_3 config2 __bindgen_anon_4);
+        let mut theirs = perf_event_attr::default();
+        theirs.set_watermark(1);
+        theirs.set_precise_ip(3);
+        theirs.set_exclude_guest(1);
+        let flags = WATERMARK | 3 << PRECISE_SHIFT | EXCLUDE_GUEST;
+        assert_eq!(theirs._bitfield_1.get(0, 64), flags);
     }
 }

@@ -2,9 +2,11 @@
 //! in it.
 
 use std::io;
+use std::mem::offset_of;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use libbpf_sys::perf_event_mmap_page;
 use memmap2::{MmapOptions, MmapRaw};
 
 /// Bytes for records per CPU. By default the kernel lets a CPU take 100,000 samples a second; of
@@ -13,8 +15,8 @@ const DATA_BYTES: usize = 128 << 10;
 const PAGE_BYTES: usize = 4096;
 
 /// Words of `struct perf_event_mmap_page`, the first page, which the two sides move on.
-const HEAD_WORD: usize = 1024 / 8;
-const TAIL_WORD: usize = 1032 / 8;
+const HEAD_WORD: usize = offset_of!(perf_event_mmap_page, data_head) / 8;
+const TAIL_WORD: usize = offset_of!(perf_event_mmap_page, data_tail) / 8;
 
 /// Words of a record behind its header that are of interest.
 pub const PAYLOAD_WORDS: usize = 2;

@@ -1,14 +1,13 @@
 //! What the records of a ring mean: above all, which page was accessed and where its data was.
 
+use libbpf_sys::{PERF_MEM_OP_LOAD, PERF_MEM_OP_STORE};
+use libbpf_sys::{
+    PERF_RECORD_LOST as LOST, PERF_RECORD_LOST_SAMPLES as LOST_SAMPLES,
+    PERF_RECORD_SAMPLE as SAMPLE, PERF_RECORD_THROTTLE as THROTTLE,
+};
 use pghot_hotness::Pfn;
 
 use super::ring::Record;
-
-/// Types of records (`PERF_RECORD_*`).
-const LOST: u32 = 2;
-const THROTTLE: u32 = 5;
-const SAMPLE: u32 = 9;
-const LOST_SAMPLES: u32 = 13;
 
 const PAGE_SHIFT: u32 = 12;
 
@@ -65,8 +64,8 @@ fn decode_sample(data_src: u64, physical: u64) -> Seen {
 }
 
 /// `union perf_mem_data_src`: the kind of access, in its lowest 5 bits.
-const OP_LOAD: u64 = 0x2;
-const OP_STORE: u64 = 0x4;
+const OP_LOAD: u64 = PERF_MEM_OP_LOAD as u64;
+const OP_STORE: u64 = PERF_MEM_OP_STORE as u64;
 
 fn is_access(data_src: u64) -> bool {
     data_src & (OP_LOAD | OP_STORE) != 0

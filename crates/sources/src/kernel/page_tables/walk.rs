@@ -5,69 +5,85 @@ use std::ops::Range;
 
 use libbpf_rs::{Object, ObjectBuilder, ProgramInput};
 use memmap2::MmapMut;
-use pghot_hotness::{Access, Span};
+use pghot_hotness::{Access, IndexedRange, RANGES_MAX, Span, bytes_of, mirror, slice_of};
 use pghot_linux::bpf;
 
 use crate::kernel::attach::find_layout;
-use crate::kernel::records::RANGES_MAX;
 use crate::kernel::{Error, SourceCost};
 
-static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/pgtscan.bpf.o"));
+pub(crate) static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/pgtscan.bpf.o"));
 
-/// `struct young_page` of the program. Also an [`Access`], whose padding it fills.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct YoungPage {
-    pub pfn: u64,
-    pub nid: u32,
-    /// Pages from the start of the walked range.
-    pub page: u32,
+mirror! {
+    /// A young base page. Also an [`Access`], whose padding it fills.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(crate) struct YoungPage = "young_page" {
+        pub pfn: u64,
+        pub nid: u32,
+        /// Pages from the start of the walked range.
+        pub page: u32,
+    }
 }
 
-/// `struct young_folio` of the program.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct YoungFolio {
-    /// Of the head.
-    pub pfn: u64,
-    pub pages: u32,
-    /// Pages from the start of the walked range.
-    pub page: u32,
+mirror! {
+    /// A young large folio.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(crate) struct YoungFolio = "young_folio" {
+        /// Of the head.
+        pub pfn: u64,
+        pub pages: u32,
+        /// Pages from the start of the walked range.
+        pub page: u32,
+    }
 }
 
-/// `struct table` of the program: 2 MiB of addresses.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct PageTable {
-    pub address: u64,
-    pub lower_pages: u64,
+mirror! {
+    /// A lowest page table: 2 MiB of addresses.
+    #[derive(Debug, Clone, Copy)]
+    pub(crate) struct PageTable = "table" {
+        pub address: u64,
+        pub lower_pages: u64,
+    }
 }
 
-/// `struct walk` of the program, without what is only the program's.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Walk {
-    start: u64,
-    end: u64,
-    pid: u32,
-    nid: u32,
-    leave: u32,
-    nr_ranges: u32,
-    ranges: [Frames; RANGES_MAX],
-    next: u64,
-    entries: u64,
-    lower_pages: u64,
-    nr_young: u32,
-    nr_folios: u32,
-    nr_tables: u32,
-    nr_shared: u32,
+mirror! {
+    /// What the program is asked for, what it answers, and at the end what is only its own.
+    #[derive(Debug, Clone, Copy)]
+    pub(crate) struct Walk = "walk" {
+        start: u64,
+        end: u64,
+        pid: u32,
+        nid: u32,
+        leave_shared: u16,
+        leave_hinted: u16,
+        nr_ranges: u32,
+        ranges: [IndexedRange; RANGES_MAX],
+        next: u64,
+        entries: u64,
+        lower_pages: u64,
+        nr_young: u32,
+        nr_folios: u32,
+        nr_tables: u32,
+        nr_shared: u32,
+        last_head: u64,
+        is_hinted: u64,
+    }
 }
 
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-struct Frames {
-    start: u64,
-    end: u64,
+mirror! {
+    /// How a call went, as the program tells.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(crate) enum ScanResult = "scan_result", "SCAN_" {
+        /// The answer is there.
+        Done,
+        /// Never.
+        NoState,
+        /// No such process.
+        NoProcess,
+        /// Its mappings are being changed.
+        Busy,
+        /// Nothing is mapped there.
+        Unmapped,
+    }
 }
 
 const _: () = assert!(size_of::<YoungPage>() == size_of::<Access>());
@@ -106,13 +122,6 @@ pub(crate) struct Leave {
     pub hinted: bool,
 }
 
-impl Leave {
-    /// `LEAVE_SHARED` and `LEAVE_HINTED` of the program.
-    fn bits(self) -> u32 {
-        u32::from(self.shared) | u32::from(self.hinted) << 1
-    }
-}
-
 /// The loaded program with its arrays.
 pub(crate) struct Walker {
     object: Object,
@@ -146,26 +155,17 @@ impl Walker {
             tables,
         };
         let mut walk = walker.state();
-        walk.nr_ranges = span.ranges().count().min(RANGES_MAX) as u32;
-        for (slot, (range, _)) in walk.ranges.iter_mut().zip(span.ranges()) {
-            *slot = Frames {
-                start: range.start,
-                end: range.end,
-            };
-        }
+        (walk.nr_ranges, walk.ranges) = span.indexed_ranges();
         walker.set_state(walk);
         Ok(walker)
     }
 
     fn state(&self) -> Walk {
-        // SAFETY: the map's value begins with a `Walk`, is aligned to pages, and the program does
-        // not run now.
-        unsafe { self.state.as_ptr().cast::<Walk>().read() }
+        slice_of(&self.state, 1)[0]
     }
 
     fn set_state(&mut self, walk: Walk) {
-        // SAFETY: as in `state`.
-        unsafe { self.state.as_mut_ptr().cast::<Walk>().write(walk) }
+        self.state[..size_of::<Walk>()].copy_from_slice(bytes_of(&walk));
     }
 
     fn run(&mut self) -> Result<u32, libbpf_rs::Error> {
@@ -180,15 +180,17 @@ impl Walker {
             end: request.range.end,
             pid: request.pid as u32,
             nid: request.nid,
-            leave: request.leave.bits(),
+            leave_shared: request.leave.shared.into(),
+            leave_hinted: request.leave.hinted.into(),
             ..self.state()
         });
-        match self.run() {
-            Ok(0) => Walked::UpTo(self.state().next),
-            Ok(2) => Walked::Gone,
-            Ok(3) => Walked::Busy,
+        let result = self.run().ok().and_then(ScanResult::of_number);
+        match result {
+            Some(ScanResult::Done) => Walked::UpTo(self.state().next),
+            Some(ScanResult::NoProcess) => Walked::Gone,
+            Some(ScanResult::Busy) => Walked::Busy,
             // A program that took its first call takes the next.
-            Ok(_) | Err(_) => Walked::Unmapped,
+            Some(ScanResult::Unmapped | ScanResult::NoState) | None => Walked::Unmapped,
         }
     }
 
@@ -204,22 +206,22 @@ impl Walker {
 
     /// Young base pages that the last call found.
     pub fn young(&self) -> &[YoungPage] {
-        slice_of(&self.young, self.state().nr_young)
+        slice_of(&self.young, self.state().nr_young as usize)
     }
 
     /// The same, as the record table takes them.
     pub fn accesses(&self) -> &[Access] {
-        slice_of(&self.young, self.state().nr_young)
+        slice_of(&self.young, self.state().nr_young as usize)
     }
 
     /// Young large folios that the last call found.
     pub fn folios(&self) -> &[YoungFolio] {
-        slice_of(&self.folios, self.state().nr_folios)
+        slice_of(&self.folios, self.state().nr_folios as usize)
     }
 
     /// The tables that the last call met, by ascending address.
     pub fn tables(&self) -> &[PageTable] {
-        slice_of(&self.tables, self.state().nr_tables)
+        slice_of(&self.tables, self.state().nr_tables as usize)
     }
 
     /// What the program cost, as far as the kernel counts it.
@@ -231,13 +233,4 @@ impl Walker {
             bpf_ns,
         }
     }
-}
-
-/// The first `count` elements of a map, or all.
-fn slice_of<T: Copy>(memory: &MmapMut, count: u32) -> &[T] {
-    let count = (count as usize).min(memory.len() / size_of::<T>());
-    // SAFETY: the memory is aligned to pages and at least as long; `T` is one of the plain structs
-    // above or an `Access`, of which all bits are values; the program does not run while `self` of
-    // the caller is borrowed, because running it takes `&mut`.
-    unsafe { std::slice::from_raw_parts(memory.as_ptr().cast(), count) }
 }

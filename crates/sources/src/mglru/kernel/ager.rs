@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use memmap2::MmapMut;
+use pghot_hotness::mirror;
 use pghot_linux::SysRoot;
 use pghot_linux::host::monotonic;
 use pghot_linux::lru_gen::{self, Key, Listed, Mode, Refusal};
@@ -106,65 +107,61 @@ impl Shared {
     }
 }
 
-/// `struct aging` of mglru.bpf.c: tells the program whose aging is to be reported, and what it
-/// found.
-pub struct Aging(MmapMut);
-
-/// Its fields, as indices of 64-bit words.
-mod field {
-    pub const THREAD: usize = 0;
-    pub const NID: usize = 1;
-    pub const NOW_MS: usize = 2;
-    pub const PREVIOUS_MS: usize = 3;
-    pub const LEAVE_HINTED: usize = 4;
-    pub const RECORDED_PAGES: usize = 5;
-    pub const READY_FOLIOS: usize = 6;
-    pub const NEW_PAGES: usize = 7;
-    pub const RECENT_PAGES: usize = 8;
-    pub const WORDS: usize = 9;
+mirror! {
+    /// Tells the program whose aging is to be reported, and what it found. See mglru.bpf.c.
+    pub(crate) struct AgingState = "aging" {
+        thread: AtomicU64,
+        nid: AtomicU64,
+        now_ms: AtomicU64,
+        previous_ms: AtomicU64,
+        leave_hinted: AtomicU64,
+        recorded_pages: AtomicU64,
+        ready_folios: AtomicU64,
+        new_pages: AtomicU64,
+        recent_pages: AtomicU64,
+        folio: AtomicU64,
+    }
 }
 
+/// The array `agings` of the program.
+pub struct Aging(MmapMut);
+
 impl Aging {
-    /// `memory` maps the array `agings`.
+    /// `memory` maps the array.
     pub fn new(memory: MmapMut) -> Aging {
         Aging(memory)
     }
 
-    fn words(&self) -> &[AtomicU64] {
-        // SAFETY: the mapping is page-aligned and holds the struct, whose first fields these are;
-        // both sides access them by aligned 64-bit accesses.
-        unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), field::WORDS) }
-    }
-
-    fn set(&self, field: usize, value: u64) {
-        self.words()[field].store(value, Ordering::Relaxed);
-    }
-
-    fn take(&self, field: usize) -> u64 {
-        self.words()[field].swap(0, Ordering::Relaxed)
+    fn state(&self) -> &AgingState {
+        // SAFETY: the mapping is page-aligned and holds one; both sides access it by aligned 64-bit
+        // accesses.
+        unsafe { &*self.0.as_ptr().cast::<AgingState>() }
     }
 
     /// The agings of the calling thread are reported from now on. Its id is that in the initial PID
     /// namespace, where the daemon must live anyway to move other processes' pages.
     fn begin(&self, nid: u32, now: Duration, previous: Duration, leave_hinted: bool) {
-        self.set(field::NID, nid.into());
-        self.set(field::NOW_MS, now.as_millis() as u64);
-        self.set(field::PREVIOUS_MS, previous.as_millis() as u64);
-        self.set(field::LEAVE_HINTED, leave_hinted.into());
+        let state = self.state();
+        let set = |field: &AtomicU64, value| field.store(value, Ordering::Relaxed);
+        set(&state.nid, nid.into());
+        set(&state.now_ms, now.as_millis() as u64);
+        set(&state.previous_ms, previous.as_millis() as u64);
+        set(&state.leave_hinted, leave_hinted.into());
         // SAFETY: gettid takes nothing and always succeeds.
-        self.set(field::THREAD, unsafe { libc::gettid() } as u64);
+        set(&state.thread, unsafe { libc::gettid() } as u64);
     }
 
-    /// No more are reported. Returns what was seen, and how many young pages were new and recent.
+    /// No more are reported. Returns what was found, and how many young pages were new and recent.
     fn end(&self) -> (Young, u64, u64) {
-        self.set(field::THREAD, 0);
-        let new_pages = self.take(field::NEW_PAGES);
-        let recent_pages = self.take(field::RECENT_PAGES);
-        let seen = Young {
-            young_pages: self.take(field::RECORDED_PAGES) + new_pages + recent_pages,
-            ready: self.take(field::READY_FOLIOS),
+        let state = self.state();
+        let take = |field: &AtomicU64| field.swap(0, Ordering::Relaxed);
+        take(&state.thread);
+        let (new_pages, recent_pages) = (take(&state.new_pages), take(&state.recent_pages));
+        let found = Young {
+            young_pages: take(&state.recorded_pages) + new_pages + recent_pages,
+            ready: take(&state.ready_folios),
         };
-        (seen, new_pages, recent_pages)
+        (found, new_pages, recent_pages)
     }
 }
 
@@ -345,14 +342,15 @@ mod tests {
     fn an_aging_is_ours_from_begin_to_end() {
         let aging = Aging::new(MmapMut::map_anon(4096).unwrap());
         aging.begin(1, Duration::from_secs(3), Duration::from_secs(1), true);
-        assert_ne!(aging.words()[field::THREAD].load(Ordering::Relaxed), 0);
-        aging.set(field::RECORDED_PAGES, 512);
-        aging.set(field::RECENT_PAGES, 2);
-        aging.set(field::READY_FOLIOS, 1);
-        let (seen, new_pages, recent_pages) = aging.end();
-        assert_eq!((seen.young_pages, seen.ready), (514, 1));
+        let state = aging.state();
+        assert_ne!(state.thread.load(Ordering::Relaxed), 0);
+        state.recorded_pages.store(512, Ordering::Relaxed);
+        state.recent_pages.store(2, Ordering::Relaxed);
+        state.ready_folios.store(1, Ordering::Relaxed);
+        let (found, new_pages, recent_pages) = aging.end();
+        assert_eq!((found.young_pages, found.ready), (514, 1));
         assert_eq!((new_pages, recent_pages), (0, 2));
-        assert_eq!(aging.words()[field::THREAD].load(Ordering::Relaxed), 0);
+        assert_eq!(state.thread.load(Ordering::Relaxed), 0);
         assert_eq!(aging.end(), (Young::default(), 0, 0));
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use libbpf_rs::{OpenObject, Result as BpfResult};
-use pghot_hotness::{Nid, Pfn, SECTION_PAGES, Span};
+use pghot_hotness::{Nid, Pfn, SECTION_PAGES, Span, bytes_of_mut, mirror};
 use pghot_linux::bpf::{self, Callable};
 
 use super::page_flags::youngest;
@@ -35,19 +35,33 @@ struct Section {
     index: u32,
 }
 
-impl Section {
-    /// `struct reading` of the program.
-    fn reading(self, shift: u32, youngest: u32, moment: Moment) -> [u8; 24] {
-        let mut bytes = [0; 24];
-        let is_after = u32::from(moment == Moment::After);
-        bytes[..8].copy_from_slice(&self.first_pfn.to_ne_bytes());
-        for (slot, word) in bytes[8..]
-            .chunks_exact_mut(4)
-            .zip([self.index, shift, youngest, is_after])
-        {
-            slot.copy_from_slice(&word.to_ne_bytes());
-        }
-        bytes
+mirror! {
+    /// What the program is asked for.
+    #[derive(Debug, Clone, Copy)]
+    pub(crate) struct Reading = "reading" {
+        first_pfn: u64,
+        section: u32,
+        gen_shift: u32,
+        youngest: u32,
+        is_after: u32,
+    }
+}
+
+mirror! {
+    /// What this program and that of [`super::place`] return.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(crate) enum MglruResult = "mglru_result", "MGLRU_" {
+        /// All was read.
+        Read,
+        /// The kernel lacks a function.
+        NoCast,
+    }
+}
+
+impl MglruResult {
+    /// Whether all was read.
+    pub fn is_read(number: u32) -> bool {
+        MglruResult::of_number(number) == Some(MglruResult::Read)
     }
 }
 
@@ -82,27 +96,17 @@ impl Generations {
     /// sections that could not be read are not found young.
     pub fn read(&self, nid: Nid, max_seq: u64, moment: Moment) {
         for section in self.sections.get(&nid).into_iter().flatten() {
-            let mut reading = section.reading(self.shift, youngest(max_seq), moment);
-            if !matches!(self.read_section.call(&mut reading), Ok(0)) {
+            let mut reading = Reading {
+                first_pfn: section.first_pfn,
+                section: section.index,
+                gen_shift: self.shift,
+                youngest: youngest(max_seq),
+                is_after: (moment == Moment::After).into(),
+            };
+            let called = self.read_section.call(bytes_of_mut(&mut reading));
+            if !called.is_ok_and(MglruResult::is_read) {
                 return;
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_reading_is_what_the_program_expects() {
-        let section = Section {
-            first_pfn: 0x10_0000,
-            index: 3,
-        };
-        let bytes = section.reading(27, 4, Moment::After);
-        let word = |i: usize| u32::from_ne_bytes(bytes[4 * i..4 * i + 4].try_into().unwrap());
-        let words: Vec<u32> = (0..6).map(word).collect();
-        assert_eq!(words, [0x10_0000, 0, 3, 27, 4, 1]);
     }
 }

@@ -20,14 +20,14 @@ use crate::{Config, Descriptor, ReadySample, SourceStats};
 use ager::{Ager, Aging, Shared};
 use generations::Generations;
 
-mod ager;
-mod generations;
-mod page_flags;
+pub(crate) mod ager;
+pub(crate) mod generations;
+pub(crate) mod page_flags;
 
 /// The entry's half that needs a kernel.
 pub(super) const ON_KERNEL: OnKernel = OnKernel { check, start };
 
-static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/mglru.bpf.o"));
+pub(crate) static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/mglru.bpf.o"));
 
 /// A kernel function that is called for each page found young.
 struct Hook {

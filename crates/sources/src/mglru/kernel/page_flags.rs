@@ -12,6 +12,7 @@ use pghot_linux::lru_gen::{self, Key};
 use pghot_linux::pagemap::{Entry, Pagemap};
 use pghot_linux::topology::PAGE_SHIFT;
 
+use super::generations::MglruResult;
 use crate::kernel::Error;
 use crate::kernel::attach::{Reporter, choose};
 
@@ -21,7 +22,7 @@ const PAGE_FLAGS: &str = "mglru_page_flags";
 const GENERATIONS: u64 = 4;
 
 /// How many pages are aged to find the place: as many as `own_pages` of mglru.bpf.c has.
-const OWN_PAGES: usize = 512;
+pub(crate) const OWN_PAGES: usize = 512;
 const PAGE_BYTES: usize = 4096;
 
 /// Agings that are tried: reclaim refuses one that it makes itself at that moment.
@@ -140,7 +141,7 @@ impl OwnPages {
         for (slot, pfn) in slots.zip(pfns.iter().chain(std::iter::repeat(&0))) {
             slot.copy_from_slice(&pfn.to_ne_bytes());
         }
-        if self.page_flags.call(&mut [0; 8])? != 0 {
+        if !MglruResult::is_read(self.page_flags.call(&mut [0; 8])?) {
             return Err(std::io::Error::other(
                 "the kernel hides its addresses, or lacks bpf_rdonly_cast() (since 6.2)",
             ));

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What one hint fault tells: for the BPF program that sees hint faults, and for its model.
+ *
+ * A page that is touched soon after the kernel's scan has marked it is touched often. The scan may
+ * come back to it only when the window is over, so such a fault is applied as often as a record can
+ * count: the page is ready now, and before those that merely were touched now and then.
+ */
+#ifndef PGHOT_HINT_FAULTS_H
+#define PGHOT_HINT_FAULTS_H
+
+#include "hotness.h"
+
+/* Which faults are quick, and the rule for those, by which one access fills a record. */
+struct quick_faults {
+	struct hotness_rule rule;
+	/* Those that come so soon after the mark; 0: none. */
+	__u32 within_ms;
+	/* Whether faults in a burst are quick too. */
+	__u32 in_bursts;
+};
+
+_Static_assert(sizeof(struct quick_faults) == 56, "written whole, while programs run");
+
+/*
+ * A burst is so many faults of a block within this time, and those that follow. The pages of a
+ * block that comes to so many are touched some three times a second.
+ */
+#define BURST_FAULTS 64
+#define BURST_MS     64
+
+/* 2 MiB of a process's memory are neighbours. */
+#define BLOCK_PAGES_SHIFT 9
+#define BLOCK_PAGES       (1u << BLOCK_PAGES_SHIFT)
+#define BLOCK_WORDS       (BLOCK_PAGES / 64)
+
+/* The newest faults of a block. */
+struct fault_block {
+	__u64 key;
+	__u32 start_ms;
+	/* Without those that come in a row. */
+	__u32 faults;
+	/* Pages that faulted, a bit each. */
+	__u64 faulted[BLOCK_WORDS];
+};
+
+/* Blocks in which faults came lately, by a hash of their key: who comes later takes the place. */
+#define FAULT_BLOCKS_SHIFT 12
+#define FAULT_BLOCKS       (1u << FAULT_BLOCKS_SHIFT)
+
+/* The block of a page: its address / 4096 in the process `tgid`. */
+HOTNESS_FN __u64 fault_block_key(__u32 tgid, __u64 page)
+{
+	return (__u64)tgid << 32 | page >> BLOCK_PAGES_SHIFT;
+}
+
+HOTNESS_FN __u32 fault_block_place(__u64 key)
+{
+	return key * 0x9e3779b97f4a7c15ull >> (64 - FAULT_BLOCKS_SHIFT);
+}
+
+/* Of the page before or after; those beyond the block's ends wrap. */
+HOTNESS_FN int has_faulted(const struct fault_block *b, __u32 page)
+{
+	page &= BLOCK_PAGES - 1;
+	return b->faulted[page / 64 & (BLOCK_WORDS - 1)] >> (page % 64) & 1;
+}
+
+/*
+ * Notes a fault, and tells whether so many came in its neighbourhood within a short time that it is
+ * in use. Faults in a row do not count: somebody passes over memory once.
+ */
+HOTNESS_FN int is_in_burst(struct fault_block *b, __u64 key, __u32 page, __u32 now_ms)
+{
+	int is_in_row;
+
+	if (b->key != key || now_ms - b->start_ms >= BURST_MS) {
+		b->key = key;
+		b->start_ms = now_ms;
+		b->faults = 0;
+		for (__u32 i = 0; i < BLOCK_WORDS; i++)
+			b->faulted[i] = 0;
+	}
+	page &= BLOCK_PAGES - 1;
+	is_in_row = has_faulted(b, page - 1) || has_faulted(b, page - 2) ||
+		    has_faulted(b, page + 1) || has_faulted(b, page + 2);
+	b->faulted[page / 64 & (BLOCK_WORDS - 1)] |= 1ull << page % 64;
+	if (!is_in_row)
+		b->faults++;
+	return b->faults > BURST_FAULTS;
+}
+
+enum hint_fault {
+	HINT_FAULT_COUNTED,  /* one access, like others */
+	HINT_FAULT_SOON,     /* quick: soon after the mark */
+	HINT_FAULT_IN_BURST, /* quick: later, but in a burst */
+};
+
+/* `b` is at the place of the page's block; it is needed if faults in a burst are quick. */
+HOTNESS_FN enum hint_fault hint_fault_kind(const volatile struct quick_faults *quick,
+					   struct fault_block *b, __u64 key, __u32 page,
+					   __u32 since_mark_ms, __u32 now_ms)
+{
+	if (since_mark_ms < quick->within_ms)
+		return HINT_FAULT_SOON;
+	if (quick->in_bursts && b && is_in_burst(b, key, page, now_ms))
+		return HINT_FAULT_IN_BURST;
+	return HINT_FAULT_COUNTED;
+}
+
+/* Classes by time since the mark: below 8 ms, 16 ms, and so on; the last is for all later ones. */
+#define FAULT_CLASSES         9
+#define FAULT_NARROWEST_SHIFT 3
+
+HOTNESS_FN __u32 hint_fault_class(__u32 since_mark_ms)
+{
+	for (__u32 i = 0; i < FAULT_CLASSES - 1; i++)
+		if (!(since_mark_ms >> (FAULT_NARROWEST_SHIFT + i)))
+			return i;
+	return FAULT_CLASSES - 1;
+}
+
+#endif

@@ -1,0 +1,159 @@
+//! What one hint fault tells, by the rule of `include/hint_faults.h`: for the program that sees
+//! hint faults, and for a model of it.
+
+use crate::ffi;
+use crate::{Rule, bytes_of, mirror};
+
+/// Classes of [`fault_class`].
+pub const FAULT_CLASSES: usize = 9;
+
+/// Places for blocks, and the words of a block's pages.
+const FAULT_BLOCKS: usize = 4096;
+const BLOCK_WORDS: usize = 8;
+
+/// Compared with C's.
+pub(crate) const NUMBERS: &crate::Shape = mirror!(names "hint_fault_numbers", "NR_" {
+    FAULT_CLASSES, FAULT_BLOCKS, BLOCK_WORDS,
+});
+
+mirror! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(crate) struct RawQuick = "quick_faults" {
+        rule: ffi::RawRule,
+        within_ms: u32,
+        in_bursts: u32,
+    }
+}
+
+mirror! {
+    #[derive(Debug, Clone, Copy, Default)]
+    pub(crate) struct RawBlock = "fault_block" {
+        key: u64,
+        start_ms: u32,
+        faults: u32,
+        faulted: [u64; BLOCK_WORDS],
+    }
+}
+
+mirror! {
+    /// What a hint fault tells of its page.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum HintFault = "hint_fault", "HINT_FAULT_" {
+        /// One access, like others.
+        Counted,
+        /// It came soon after the mark: its page is hot.
+        Soon,
+        /// It came later, but in a burst: its page is hot.
+        InBurst,
+    }
+}
+
+/// Which hint faults tell at one look that their page is hot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QuickFaults(RawQuick);
+
+impl QuickFaults {
+    /// Those that come within so many ms of the mark, and those in bursts if wanted. `rule` is that
+    /// of other accesses.
+    pub fn new(rule: &Rule, within_ms: u32, in_bursts: bool) -> QuickFaults {
+        QuickFaults(RawQuick {
+            rule: *rule.at_one_look().raw(),
+            within_ms,
+            in_bursts: in_bursts.into(),
+        })
+    }
+
+    /// The bytes of `struct quick_faults`.
+    pub fn bytes(&self) -> &[u8] {
+        bytes_of(&self.0)
+    }
+}
+
+/// The newest faults of a process by blocks of 2 MiB: what the program keeps of all processes.
+pub struct FaultBlocks(Vec<RawBlock>);
+
+impl Default for FaultBlocks {
+    fn default() -> FaultBlocks {
+        FaultBlocks(vec![RawBlock::default(); FAULT_BLOCKS])
+    }
+}
+
+impl FaultBlocks {
+    /// What a fault of a page, numbered in its process, tells. Times are in ms.
+    pub fn note(
+        &mut self,
+        quick: &QuickFaults,
+        page: u64,
+        since_mark_ms: u32,
+        now_ms: u32,
+    ) -> HintFault {
+        // SAFETY: both are what the function takes, and there are as many blocks as it knows of.
+        let kind = unsafe {
+            let blocks = self.0.as_mut_ptr();
+            ffi::pghot_hint_fault_kind(&quick.0, blocks, page, since_mark_ms, now_ms)
+        };
+        HintFault::of_number(kind).unwrap_or(HintFault::Counted)
+    }
+}
+
+/// The class of a fault by its time since the mark: below 8 ms, 16 ms, and so on; the last of
+/// [`FAULT_CLASSES`] is for all later ones.
+pub fn fault_class(since_mark_ms: u32) -> usize {
+    // SAFETY: a pure function of its argument.
+    unsafe { ffi::pghot_hint_fault_class(since_mark_ms) as usize }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Format;
+
+    fn quick(within_ms: u32, in_bursts: bool) -> QuickFaults {
+        let rule = Rule::new(Format::Default, 2, 3000).unwrap();
+        QuickFaults::new(&rule, within_ms, in_bursts)
+    }
+
+    /// How many of the faults are in bursts that come once in so many ms.
+    fn in_bursts(each_ms: f64, page_of: impl Fn(u64) -> u64) -> usize {
+        let (mut blocks, quick) = (FaultBlocks::default(), quick(0, true));
+        let is_in_burst = |i: &u64| {
+            let now_ms = 1000 + (*i as f64 * each_ms) as u32;
+            blocks.note(&quick, page_of(*i), 5000, now_ms) == HintFault::InBurst
+        };
+        (0..4096).filter(is_in_burst).count()
+    }
+
+    #[test]
+    fn many_neighbours_at_once_are_a_burst() {
+        // All pages of a block, far from each other at first.
+        let scattered = |i: u64| i / 512 * 512 + ((i % 512) << 55).reverse_bits();
+        assert_eq!(in_bursts(0.1, scattered), 4096 / 512 * (512 - 64));
+        assert_eq!(in_bursts(2.0, scattered), 0, "too slow");
+        assert_eq!(in_bursts(0.1, |i| i * 512), 0, "far from each other");
+        assert_eq!(in_bursts(0.1, |i| i), 0, "once over memory");
+        assert_eq!(in_bursts(0.1, |i| (1 << 20) - i), 0, "backwards");
+        // Twice over memory, at two places, with every fifth page in use beside it.
+        let beside = |i: u64| match i % 3 {
+            0 => i / 3,
+            1 => i / 3 + 256,
+            _ => i / 3 / 5 * 5,
+        };
+        assert_eq!(in_bursts(0.2, beside), 0);
+    }
+
+    #[test]
+    fn a_fault_is_quick_for_its_time_or_its_neighbours() {
+        let mut blocks = FaultBlocks::default();
+        let mut kind = |quick, since_ms| blocks.note(&quick, 7, since_ms, 1000);
+        assert_eq!(kind(quick(0, false), 0), HintFault::Counted);
+        assert_eq!(kind(quick(8, false), 7), HintFault::Soon);
+        assert_eq!(kind(quick(8, false), 8), HintFault::Counted);
+        assert_eq!(kind(quick(8, true), 8), HintFault::Counted);
+    }
+
+    #[test]
+    fn classes_double() {
+        assert_eq!([0, 7, 8, 15, 16].map(fault_class), [0, 0, 1, 1, 2]);
+        assert_eq!([1023, 1024, u32::MAX].map(fault_class), [7, 8, 8]);
+    }
+}

@@ -8,6 +8,8 @@
 mod accuracy;
 #[path = "vm/app_hint.rs"]
 mod app_hint;
+#[path = "vm/campaign.rs"]
+mod campaign;
 #[path = "vm/costs.rs"]
 mod costs;
 #[path = "vm/dilation.rs"]
@@ -199,6 +201,7 @@ fn tests() -> impl Iterator<Item = &'static Test> {
         testbed::TESTS,
         promotion::TESTS,
         safety::TESTS,
+        campaign::TESTS,
         tiers::TESTS,
         stress::TESTS,
         together::TESTS,

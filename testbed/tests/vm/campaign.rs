@@ -1,0 +1,94 @@
+//! Campaigns: the same thing at many random moments. A few of each in every run of the suite, as
+//! many as are promised in its long form.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+
+use crate::rig::{Daemon, is_long, kernel_settings};
+use crate::{Ctx, Test};
+
+/// Kills of the daemon.
+const KILLS: u64 = 12;
+const LONG_KILLS: u64 = 1000;
+
+const BALANCING: &str = "/proc/sys/kernel/numa_balancing";
+
+pub const TESTS: &[Test] = &[Test::new(
+    "killed_at_any_moment_it_can_be_undone",
+    "tiered3",
+    killed_at_any_moment,
+)
+.limit(Duration::from_secs(7200))];
+
+/// Numbers that are the same in each run (a linear congruential generator).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        (self.0 >> 33) % limit.max(1)
+    }
+}
+
+/// `kill -9` from before the daemon changes the first setting until long after the last one; what
+/// undoes it is killed too, or the next daemon takes over what the last one left. The settings are
+/// always put back, and the state file goes.
+fn killed_at_any_moment(ctx: &mut Ctx) -> Result<()> {
+    let balancing = ctx.vm.read(BALANCING)?;
+    ctx.vm.write(BALANCING, "1")?;
+    let original = kernel_settings(&ctx.vm)?;
+    let began = Instant::now();
+    Daemon::start(&ctx.vm, &[])?.stop()?;
+    let start_ms = began.elapsed().as_millis() as u64;
+    let mut random = Random(1);
+    let (mut changed, mut slowest) = (0, Duration::ZERO);
+    let kills = if is_long() { LONG_KILLS } else { KILLS };
+    for round in 0..kills {
+        let mut daemon = ctx.vm.spawn(&["pghot", "run"])?;
+        let after_ms = random.below(start_ms * 5 / 4);
+        std::thread::sleep(Duration::from_millis(after_ms));
+        daemon.kill()?;
+        changed += u64::from(kernel_settings(&ctx.vm)? != original);
+        match round % 3 {
+            0 => {}
+            1 => {
+                let mut restore = ctx.vm.spawn(&["pghot", "restore"])?;
+                std::thread::sleep(Duration::from_millis(random.below(50)));
+                restore.kill()?;
+            }
+            // The next daemon finds what this one left.
+            _ => continue,
+        }
+        let began = Instant::now();
+        ctx.vm.exec(&["pghot", "restore"])?.success()?;
+        slowest = slowest.max(began.elapsed());
+        let now = kernel_settings(&ctx.vm)?;
+        ensure!(
+            now == original,
+            "killed {after_ms} ms after its start, in round {round}, it left {now:?} for \
+             {original:?}"
+        );
+        ensure!(
+            !ctx.vm.exists("/run/pghot/state.json")?,
+            "the state file is left"
+        );
+    }
+    ctx.vm.exec(&["pghot", "restore"])?.success()?;
+    ensure!(kernel_settings(&ctx.vm)? == original);
+    ctx.vm.write(BALANCING, balancing)?;
+    println!(
+        "kill -9: {kills} at up to {} ms, {changed} while settings were changed; slowest restore \
+         {} ms",
+        start_ms * 5 / 4,
+        slowest.as_millis()
+    );
+    ensure!(
+        changed * 10 >= kills,
+        "{changed} of {kills} kills came while settings were changed"
+    );
+    Ok(())
+}

@@ -11,6 +11,7 @@
 # make deny         licences and sources of dependencies
 # make accuracy     how exactly each hotness source finds a known hot set
 # make costs        what each hotness source costs, and what programs feel of it
+# make fuzz         12.5 million runs of each fuzz target, half an hour
 # make bench        measure the hot paths
 # make bench-quick  compare pghot with its rivals at two workloads, in about ten minutes
 # make doc          build the documentation of the code
@@ -18,7 +19,7 @@
 CARGO ?= cargo
 VM_TEST = PGHOT_LONG=1 $(CARGO) test --quiet --release -p pghot-testbed --test vm --
 
-.PHONY: setup build demo test test-long lint unit package package-test deny accuracy costs bench bench-quick doc
+.PHONY: setup build demo test test-long lint unit package package-test deny fuzz accuracy costs bench bench-quick doc
 
 setup:
 	@testbed/setup.sh
@@ -54,6 +55,9 @@ package: setup
 
 package-test: package build
 	PGHOT_LONG=1 $(CARGO) test --quiet --release -p pghot-testbed --test vm_package
+
+fuzz: setup
+	@fuzz/run
 
 deny:
 	$(CARGO) deny --version >/dev/null 2>&1 || $(CARGO) install --locked cargo-deny

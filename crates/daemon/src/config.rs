@@ -219,7 +219,7 @@ pub fn load(config: Option<&Path>, flags: Vec<Assignment>) -> Result<Options, Co
 }
 
 /// Reads the assignments of a config file: one key per option, nothing else.
-fn parse_file(path: &Path, text: &str) -> Result<Vec<Assignment>, ConfigError> {
+pub fn parse_file(path: &Path, text: &str) -> Result<Vec<Assignment>, ConfigError> {
     let origin = |at: usize| Origin::File {
         path: path.to_owned(),
         line: 1 + text.bytes().take(at).filter(|&byte| byte == b'\n').count(),

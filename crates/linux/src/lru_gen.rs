@@ -89,7 +89,7 @@ pub fn generations(list: &str, wanted: impl Fn(u32) -> bool) -> BTreeMap<Key, Ve
                     .push(Generation {
                         seq,
                         age_ms: numbers.next().unwrap_or(0),
-                        pages: numbers.sum(),
+                        pages: total(numbers),
                     });
             }
         }
@@ -101,11 +101,16 @@ pub fn generations(list: &str, wanted: impl Fn(u32) -> bool) -> BTreeMap<Key, Ve
     lruvecs
 }
 
+/// A sum that damaged numbers cannot overflow.
+fn total(pages: impl Iterator<Item = u64>) -> u64 {
+    pages.fold(0, u64::saturating_add)
+}
+
 /// The same, without the generations apart.
 pub fn parse(list: &str, wanted: impl Fn(u32) -> bool) -> BTreeMap<Key, Listed> {
     let listed = |generations: Vec<Generation>| Listed {
         max_seq: generations.last().map_or(0, |youngest| youngest.seq),
-        pages: generations.iter().map(|generation| generation.pages).sum(),
+        pages: total(generations.iter().map(|generation| generation.pages)),
     };
     let lruvecs = generations(list, wanted).into_iter();
     lruvecs.map(|(key, of)| (key, listed(of))).collect()
@@ -206,6 +211,13 @@ memcg    40 /g
  node     2
           9         20         20          1\x20
 ";
+
+    #[test]
+    fn damaged_numbers_do_not_overflow() {
+        let list = format!("memcg 1 /g\n node 2\n 3 10 {} {}\n 4 1 {0} 0\n", u64::MAX, u64::MAX);
+        let listed = parse(&list, |_| true);
+        assert_eq!(listed.values().next().unwrap().pages, u64::MAX);
+    }
 
     #[test]
     fn lruvecs_of_wanted_nodes_with_pages_are_listed() {

@@ -70,11 +70,15 @@ pub enum Damage {
 
 /// The bytes of a profile's file.
 pub fn encode(profile: &Profile) -> Vec<u8> {
+    // Nothing in a profile is beyond postcard.
+    with_header(&postcard::to_allocvec(profile).unwrap_or_default())
+}
+
+/// A file with this behind its header.
+pub fn with_header(body: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::from(MAGIC.as_slice());
     bytes.extend(VERSION.to_le_bytes());
-    // Nothing in a profile is beyond postcard.
-    let body = postcard::to_allocvec(profile).unwrap_or_default();
-    bytes.extend(crc32fast::hash(&body).to_le_bytes());
+    bytes.extend(crc32fast::hash(body).to_le_bytes());
     bytes.extend(body);
     bytes
 }

@@ -4,7 +4,7 @@
 //! pass, nor a pass for him. `pghot metrics` prints them, [`Server`] serves them over HTTP, and the
 //! reference is made from the same table.
 
-mod http;
+pub mod http;
 mod metric;
 #[cfg(test)]
 mod prometheus;

@@ -63,7 +63,12 @@ fn a_small_comparison_is_run_judged_and_resumed() {
     assert_eq!(csv.lines().count(), 4, "{csv}");
     let html = fs::read_to_string(folder.path().join("bench.html")).unwrap();
     assert!(html.contains("polyline") && html.ends_with("</html>\n"));
-    assert!(!html.contains("http"), "it needs no network");
+    // Of the plots' SVG; nobody fetches it.
+    let namespace = "http://www.w3.org/2000/svg";
+    assert!(
+        !html.replace(namespace, "").contains("http"),
+        "it needs no network"
+    );
 
     // Nothing is run again.
     let again = bench(folder.path(), &arguments);
@@ -142,7 +147,7 @@ fn a_dead_guest_costs_its_cells_only() {
     let again = bench(folder.path(), &arguments);
     assert!(again.status.success(), "{}", stderr(&again));
     let told = stderr(&again);
-    let cells = told.lines().filter(|line| line.starts_with('[')).count();
+    let cells = told.lines().filter(|line| line.contains(": none ")).count();
     assert_eq!(cells, 1, "the other cell is kept: {told}");
 }
 

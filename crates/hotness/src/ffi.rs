@@ -1,6 +1,5 @@
 //! The functions of the C headers as the compiler made them, and what crosses with them.
 
-use crate::hint_faults::{RawBlock, RawQuick};
 use crate::span::RANGES_MAX;
 use crate::{Access, CHUNK_BYTES, IndexedRange, Mirror, Rule, SECTION_PAGES, Shape, mirror};
 
@@ -69,6 +68,37 @@ mirror! {
     }
 }
 
+/// Classes of [`crate::fault_class`].
+pub const FAULT_CLASSES: usize = 9;
+
+/// Places for blocks, and the words of a block's pages.
+pub(crate) const FAULT_BLOCKS: usize = 4096;
+const BLOCK_WORDS: usize = 8;
+
+/// Compared with C's.
+const HINT_FAULT_NUMBERS: &crate::Shape = mirror!(names "hint_fault_numbers", "NR_" {
+    FAULT_CLASSES, FAULT_BLOCKS, BLOCK_WORDS,
+});
+
+mirror! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(crate) struct RawQuick = "quick_faults" {
+        pub rule: RawRule,
+        pub within_ms: u32,
+        pub in_bursts: u32,
+    }
+}
+
+mirror! {
+    #[derive(Debug, Clone, Copy, Default)]
+    pub(crate) struct RawBlock = "fault_block" {
+        key: u64,
+        start_ms: u32,
+        faults: u32,
+        faulted: [u64; BLOCK_WORDS],
+    }
+}
+
 pub const LATE_MS: u32 = 256;
 pub const LIVE: u64 = 1;
 pub const HOT: u64 = 2;
@@ -88,7 +118,7 @@ pub const BORDER: &[&Shape] = &[
     IndexedRange::SHAPE,
     Report::SHAPE,
     crate::HintFault::SHAPE,
-    crate::hint_faults::NUMBERS,
+    HINT_FAULT_NUMBERS,
     mirror!(names "hotness_numbers", "NR_" {
         LATE_MS, LIVE, HOT, SWEEPING, UNTIL_SHIFT, SECTION_PAGES, RANGES_MAX, CHUNK_BYTES,
     }),

@@ -1,39 +1,8 @@
 //! What one hint fault tells, by the rule of `include/hint_faults.h`: for the program that sees
 //! hint faults, and for a model of it.
 
-use crate::ffi;
+use crate::ffi::{self, FAULT_BLOCKS, RawBlock, RawQuick};
 use crate::{Rule, bytes_of, mirror};
-
-/// Classes of [`fault_class`].
-pub const FAULT_CLASSES: usize = 9;
-
-/// Places for blocks, and the words of a block's pages.
-const FAULT_BLOCKS: usize = 4096;
-const BLOCK_WORDS: usize = 8;
-
-/// Compared with C's.
-pub(crate) const NUMBERS: &crate::Shape = mirror!(names "hint_fault_numbers", "NR_" {
-    FAULT_CLASSES, FAULT_BLOCKS, BLOCK_WORDS,
-});
-
-mirror! {
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub(crate) struct RawQuick = "quick_faults" {
-        rule: ffi::RawRule,
-        within_ms: u32,
-        in_bursts: u32,
-    }
-}
-
-mirror! {
-    #[derive(Debug, Clone, Copy, Default)]
-    pub(crate) struct RawBlock = "fault_block" {
-        key: u64,
-        start_ms: u32,
-        faults: u32,
-        faulted: [u64; BLOCK_WORDS],
-    }
-}
 
 mirror! {
     /// What a hint fault tells of its page.

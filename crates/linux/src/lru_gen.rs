@@ -214,7 +214,11 @@ memcg    40 /g
 
     #[test]
     fn damaged_numbers_do_not_overflow() {
-        let list = format!("memcg 1 /g\n node 2\n 3 10 {} {}\n 4 1 {0} 0\n", u64::MAX, u64::MAX);
+        let list = format!(
+            "memcg 1 /g\n node 2\n 3 10 {} {}\n 4 1 {0} 0\n",
+            u64::MAX,
+            u64::MAX
+        );
         let listed = parse(&list, |_| true);
         assert_eq!(listed.values().next().unwrap().pages, u64::MAX);
     }

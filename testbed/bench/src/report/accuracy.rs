@@ -2,7 +2,6 @@
 
 use serde_json::Value;
 
-use super::docs::array;
 use crate::measures::with_commas;
 use crate::model::Pair;
 
@@ -60,6 +59,11 @@ fn row(pair: &Pair) -> String {
         guest.daemon_s,
         model.daemon_s
     )
+}
+
+/// What an array holds; nothing if it is none.
+pub fn array(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use super::accuracy;
+use super::accuracy::{self, array};
 use crate::measures::with_commas;
 use crate::model::Pair;
 
@@ -80,11 +80,6 @@ fn commit() -> Result<String> {
         .context("cannot run git")?;
     ensure!(output.status.success(), "this is no git repository");
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
-}
-
-/// What an array holds; nothing if it is none.
-pub fn array(value: &Value) -> impl Iterator<Item = &Value> {
-    value.as_array().into_iter().flatten()
 }
 
 fn releases(all: &Value) -> Vec<&str> {

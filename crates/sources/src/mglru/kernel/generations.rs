@@ -7,7 +7,7 @@ use libbpf_rs::{OpenObject, Result as BpfResult};
 use pghot_hotness::{Nid, Pfn, SECTION_PAGES, Span, bytes_of_mut, mirror};
 use pghot_linux::bpf::{self, Callable};
 
-use super::page_flags::youngest;
+use super::page_flags::{MglruResult, youngest};
 use crate::kernel::Error;
 use crate::kernel::attach::{Reporter, choose};
 
@@ -44,24 +44,6 @@ mirror! {
         gen_shift: u32,
         youngest: u32,
         is_after: u32,
-    }
-}
-
-mirror! {
-    /// What this program and that of [`super::place`] return.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub(crate) enum MglruResult = "mglru_result", "MGLRU_" {
-        /// All was read.
-        Read,
-        /// The kernel lacks a function.
-        NoCast,
-    }
-}
-
-impl MglruResult {
-    /// Whether all was read.
-    pub fn is_read(number: u32) -> bool {
-        MglruResult::of_number(number) == Some(MglruResult::Read)
     }
 }
 

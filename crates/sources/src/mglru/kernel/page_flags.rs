@@ -5,16 +5,33 @@
 
 use libbpf_rs::OpenObject;
 use memmap2::{Advice, MmapMut};
-use pghot_hotness::{Nid, Pfn};
+use pghot_hotness::{Nid, Pfn, mirror};
 use pghot_linux::SysRoot;
 use pghot_linux::bpf::Callable;
 use pghot_linux::lru_gen::{self, Key};
 use pghot_linux::pagemap::{Entry, Pagemap};
 use pghot_linux::topology::PAGE_SHIFT;
 
-use super::generations::MglruResult;
 use crate::kernel::Error;
 use crate::kernel::attach::{Reporter, choose};
+
+mirror! {
+    /// What the programs that read page flags return.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(crate) enum MglruResult = "mglru_result", "MGLRU_" {
+        /// All was read.
+        Read,
+        /// The kernel lacks a function.
+        NoCast,
+    }
+}
+
+impl MglruResult {
+    /// Whether all was read.
+    pub fn is_read(number: u32) -> bool {
+        MglruResult::of_number(number) == Some(MglruResult::Read)
+    }
+}
 
 const PAGE_FLAGS: &str = "mglru_page_flags";
 

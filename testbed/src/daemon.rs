@@ -68,10 +68,38 @@ impl Daemon {
         self.process.wait(STOP_LIMIT)?.success()
     }
 
-    /// SIGKILL: no chance to tidy up.
+    /// SIGKILL for it and its keeper: nobody is left who could tidy up.
     pub fn kill(mut self) -> Result<(), Error> {
-        self.process.kill().map(drop)
+        kill_with_keeper(&self.vm, &mut self.process)
     }
+
+    /// The keeper's process id in the guest.
+    pub fn keeper(&self) -> Result<i32, Error> {
+        let pid = self.pid();
+        let children = self.vm.read(&format!("/proc/{pid}/task/{pid}/children"))?;
+        let found = children.trim().parse();
+        found.map_err(|_| Error::Unexpected {
+            what: "the daemon's only child".to_owned(),
+            found: children,
+        })
+    }
+
+    /// Waits for its end, and returns what it wrote.
+    pub fn ended(mut self) -> Result<Output, Error> {
+        self.process.wait(STOP_LIMIT)
+    }
+}
+
+/// Kills `pghot run`, wherever it is in its life, and its keeper if there is one already. The
+/// keeper is stopped first, so that it has no moment in which the daemon is dead.
+pub fn kill_with_keeper(vm: &Vm, process: &mut Process) -> Result<(), Error> {
+    let pid = process.pid();
+    let script = format!(
+        "keeper=$(cat /proc/{pid}/task/{pid}/children); \
+         [ -z \"$keeper\" ] || kill -STOP $keeper; kill -KILL {pid} $keeper"
+    );
+    vm.exec(&["sh", "-c", &script])?;
+    process.kill().map(drop)
 }
 
 /// A number in a status or another JSON value, by its JSON pointer.

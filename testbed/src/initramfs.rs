@@ -13,6 +13,9 @@ const DIR: u32 = 0o040_755;
 const FILE: u32 = 0o100_755;
 const CHAR_DEVICE: u32 = 0o020_600;
 
+/// The users: root, and the one that the daemon becomes.
+const USERS: &str = "root:x:0:0::/:/bin/sh\npghot:x:990:990::/:/bin/false\n";
+
 /// The archive that boots `agent` and holds `binaries` and kernel `modules`, as the kernel's loader
 /// wants it.
 pub(crate) fn build(
@@ -26,6 +29,8 @@ pub(crate) fn build(
     }
     // The kernel opens this for init's output before anything is mounted.
     cpio.entry("dev/console", CHAR_DEVICE, (5, 1), &[]);
+
+    cpio.content(Path::new("etc/passwd"), USERS.as_bytes());
 
     let mut libraries = BTreeMap::new();
     let targets = binaries

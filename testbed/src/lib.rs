@@ -49,7 +49,7 @@ pub mod protocol;
 mod qemu;
 mod vm;
 
-pub use daemon::{Daemon, number};
+pub use daemon::{Daemon, kill_with_keeper, number};
 pub use debian::FILES as DEBIAN_FILES;
 pub use error::Error;
 pub use kernel::Kernel;

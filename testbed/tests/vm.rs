@@ -16,6 +16,8 @@ mod costs;
 mod dilation;
 #[path = "vm/hw_sample.rs"]
 mod hw_sample;
+#[path = "vm/keeper.rs"]
+mod keeper;
 #[path = "vm/mglru.rs"]
 mod mglru;
 #[path = "vm/model.rs"]
@@ -217,6 +219,7 @@ fn tests() -> impl Iterator<Item = &'static Test> {
         page_cache_rivals::TESTS,
         pgtscan::TESTS,
         hw_sample::TESTS,
+        keeper::TESTS,
         app_hint::TESTS,
     ]
     .into_iter()

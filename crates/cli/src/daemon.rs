@@ -6,7 +6,8 @@ use anyhow::Result;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use pghot_daemon::config::DAEMON_OPTIONS;
 use pghot_daemon::run;
-use pghot_linux::SysRoot;
+use pghot_linux::keeper::Keeper;
+use pghot_linux::{SysRoot, rights};
 use pghot_sources::tunables;
 use tracing_subscriber::EnvFilter;
 
@@ -27,8 +28,9 @@ pub fn run_command() -> Command {
         .about("Run the daemon in the foreground until a signal ends it")
         .long_about(
             "Run the daemon in the foreground until SIGINT or SIGTERM ends it. The kernel \
-             settings that it changes are put back at the end; after a kill -9, `pghot restore` \
-             or the next `pghot run` does it.",
+             settings that it changes are put back at the end, and after a kill -9 by its keeper, a \
+             small process of its own. If that is killed too, `pghot restore` or the next `pghot \
+             run` does it.",
         )
         .after_help("RUST_LOG sets how much is logged to the standard error, e.g. RUST_LOG=debug.")
         .arg(config())
@@ -49,7 +51,12 @@ pub fn run(matches: &ArgMatches) -> Result<()> {
         .with_ansi(stderr().is_terminal())
         .with_target(false)
         .init();
-    Ok(run::run(options, &SysRoot::default())?)
+    let root = SysRoot::default();
+    // All before there is a second thread.
+    rights::protect();
+    let keeper = Keeper::fork(&root, &options.state_file)?;
+    rights::drop_to(&options.user)?;
+    Ok(run::run(options, &root, keeper)?)
 }
 
 /// The command `pghot restore`.

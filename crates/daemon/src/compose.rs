@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use pghot_engine::{Held, PassReport, Settings, Tunable};
 use pghot_linux::host::monotonic;
+use pghot_linux::rights;
 use pghot_linux::topology::{Node, Topology};
 use pghot_linux::vmstat::{Counter, Vmstat};
 use pghot_linux::watermarks::Watermarks;
@@ -25,6 +26,9 @@ pub fn status(shared: &Shared) -> Status {
     let is_seeing = sources.iter().any(|s| s.state == SourceState::Running);
     if !is_seeing {
         warnings.push("no hotness source runs, so pghot sees no access".to_owned());
+    }
+    if rights::lacks_user() {
+        warnings.push(format!("pghot runs as root: {}", rights::LACKS_USER));
     }
     let top_tier = top_tier(shared, &mut warnings);
     let vmstat_growth = vmstat_growth(shared, &mut warnings);

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use pghot_engine::{Kind, Settings};
 use pghot_hotness::Format;
+use pghot_linux::rights::DEFAULT_USER;
 use pghot_sources::tunables;
 use toml::de::{DeTable, DeValue};
 
@@ -33,6 +34,8 @@ pub struct Options {
     pub hint_socket: PathBuf,
     /// Where changed kernel settings are noted.
     pub state_file: PathBuf,
+    /// Whom a daemon that is started as root becomes.
+    pub user: String,
     /// Where metrics are served over HTTP, if they are.
     pub metrics_address: Option<SocketAddr>,
 }
@@ -99,6 +102,21 @@ pub const DAEMON_OPTIONS: &[DaemonOption] = &[
               back.",
         default: "/run/pghot/state.json",
         store: |options, text| store_path("state_file", &mut options.state_file, text),
+    },
+    DaemonOption {
+        name: "user",
+        value_name: "NAME",
+        doc: "The user that the daemon becomes when root starts it; what only root may do, its \
+              keeper does. Where there is no user `pghot`, and no other is named, it goes on as \
+              root.",
+        default: DEFAULT_USER,
+        store: |options, text| {
+            if text.is_empty() {
+                return Err("user is a name, and is empty here".to_owned());
+            }
+            options.user = text.to_owned();
+            Ok(())
+        },
     },
     DaemonOption {
         name: "metrics_address",
@@ -283,6 +301,7 @@ fn resolve(assignments: &[Assignment]) -> Result<Options, ConfigError> {
         status_socket: PathBuf::new(),
         hint_socket: PathBuf::new(),
         state_file: PathBuf::new(),
+        user: String::new(),
         metrics_address: None,
     };
     let invalid = |origin: &Origin, message| ConfigError::Invalid {

@@ -5,6 +5,7 @@
 use pghot_linux::SysRoot;
 use pghot_linux::conflicts::conflicts;
 use pghot_linux::probe::{Finding, Level, features};
+use pghot_linux::rights;
 use pghot_linux::topology::Topology;
 use pghot_sources::{Availability, Descriptor, SOURCES};
 use serde::Serialize;
@@ -91,7 +92,8 @@ impl From<Finding> for Check {
 
 /// Looks at everything.
 pub fn examine(root: &SysRoot) -> Diagnosis {
-    let features: Vec<Check> = features(root).into_iter().map(Check::from).collect();
+    let mut features: Vec<Check> = features(root).into_iter().map(Check::from).collect();
+    features.push(check_user());
     let fights: Vec<Check> = conflicts(root).into_iter().map(Check::from).collect();
     let sources = check_sources(root);
     let all = features.iter().chain(&sources).chain(&fights);
@@ -118,6 +120,20 @@ fn nodes(root: &SysRoot) -> Vec<NodeReport> {
         cpus: node.cpus.len(),
     };
     topology.nodes.iter().map(report).collect()
+}
+
+/// Whom the daemon becomes.
+fn check_user() -> Check {
+    let (level, meaning, advice) = match rights::has_user() {
+        true => (Grade::Ok, "the daemon runs as the user `pghot`", ""),
+        false => (Grade::Warn, "the daemon runs as root", rights::LACKS_USER),
+    };
+    Check {
+        id: "user".to_owned(),
+        level,
+        meaning: meaning.to_owned(),
+        advice: advice.to_owned(),
+    }
 }
 
 /// One missing source is a loss; without any, pghot sees nothing.

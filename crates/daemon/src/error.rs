@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pghot_hotness::Nid;
 use pghot_linux::claim::ClaimError;
-use pghot_linux::knobs::KnobsError;
+use pghot_linux::keeper::KeeperError;
 use pghot_linux::{HostError, ReadError};
 
 use crate::metrics::ListenError;
@@ -47,7 +47,7 @@ pub enum RunError {
     Read(#[from] ReadError),
     /// The changed kernel settings could not be managed.
     #[error(transparent)]
-    Knobs(#[from] KnobsError),
+    Keeper(#[from] KeeperError),
     /// Another daemon has this machine.
     #[error(transparent)]
     Claim(#[from] ClaimError),

@@ -1,19 +1,17 @@
-//! Starts sources on the kernel, and remembers which of its settings each of them changed.
+//! Starts sources on the kernel, and has its settings put back when they are gone.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use pghot_hotness::Table;
 use pghot_linux::SysRoot;
-use pghot_linux::knobs::{Foreign, Knobs};
+use pghot_linux::keeper::Keeper;
+use pghot_linux::knobs::{Foreign, log};
 use pghot_linux::topology::Topology;
 use pghot_sources::{Availability, Config, Descriptor, Error, Kind, RecordMaps, Source, Start};
 use tracing::warn;
 
 use crate::config::Options;
-use crate::lock;
-use crate::restorer;
 use crate::sources::Launcher;
 
 /// Starts sources on the running kernel.
@@ -22,31 +20,28 @@ pub struct KernelLauncher {
     maps: RecordMaps,
     table: Arc<Table>,
     topology: Topology,
-    knobs: Arc<Mutex<Knobs>>,
-    /// The kernel settings that each source changed, by the source's bit.
-    changed: BTreeMap<u32, Vec<PathBuf>>,
+    keeper: Arc<Keeper>,
     dry_run: bool,
     hint_socket: PathBuf,
 }
 
 impl KernelLauncher {
     /// Sources will report into `table`, whose records lie in `maps`; settings change through
-    /// `knobs`.
+    /// `keeper`.
     pub fn new(
         root: &SysRoot,
         topology: &Topology,
         options: &Options,
         maps: RecordMaps,
         table: &Arc<Table>,
-        knobs: Arc<Mutex<Knobs>>,
+        keeper: &Arc<Keeper>,
     ) -> KernelLauncher {
         KernelLauncher {
             root: root.clone(),
             maps,
             table: Arc::clone(table),
             topology: topology.clone(),
-            knobs,
-            changed: BTreeMap::new(),
+            keeper: Arc::clone(keeper),
             dry_run: options.dry_run,
             hint_socket: options.hint_socket.clone(),
         }
@@ -83,41 +78,26 @@ impl Launcher for KernelLauncher {
     }
 
     fn clear(&mut self, descriptor: &'static Descriptor) {
-        let paths = self.changed.remove(&descriptor.bit).unwrap_or_default();
-        match lock(&self.knobs).put_back(&paths) {
-            Ok(report) => restorer::log(&report),
+        // No other kind changes settings.
+        if descriptor.kind != Kind::HintFaults {
+            return;
+        }
+        match self.keeper.put_back() {
+            Ok(report) => log(&report),
             Err(error) => warn!("{error}"),
         }
     }
 
     fn stand_by(&mut self, source: &mut dyn Source, standing_by: bool) -> Result<(), Error> {
-        self.change(source, |source, knobs| source.stand_by(knobs, standing_by))
+        source.stand_by(&self.keeper, standing_by)
     }
 
     fn foreign(&mut self) -> Vec<Foreign> {
-        lock(&self.knobs).foreign()
+        // A keeper that is gone ends the daemon elsewhere.
+        self.keeper.foreign().unwrap_or_default()
     }
 
     fn mark(&mut self, source: &mut dyn Source, size_mb: u64) -> Result<bool, Error> {
-        self.change(source, |source, knobs| source.mark(knobs, size_mb))
-    }
-}
-
-impl KernelLauncher {
-    /// Has a source change settings, and remembers which are its own.
-    fn change<T>(
-        &mut self,
-        source: &mut dyn Source,
-        change: impl Fn(&mut dyn Source, &mut Knobs) -> Result<T, Error>,
-    ) -> Result<T, Error> {
-        let mut knobs = lock(&self.knobs);
-        let before = knobs.changed();
-        let result = change(source, &mut knobs);
-        // What is new in the books is the source's.
-        let mut new = knobs.changed();
-        new.retain(|path| !before.contains(path));
-        let bit = source.descriptor().bit;
-        self.changed.entry(bit).or_default().extend(new);
-        result
+        source.mark(&self.keeper, size_mb)
     }
 }

@@ -1,43 +1,37 @@
 //! Holds the changed kernel settings and puts them back however the daemon ends.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use pghot_linux::knobs::{Knobs, KnobsError, RestoreOutcome, Restored};
-use tracing::{error, info, warn};
-
-use crate::lock;
+use pghot_linux::keeper::{Keeper, KeeperError};
+use pghot_linux::knobs::{RestoreOutcome, Restored, log};
+use tracing::error;
 
 /// Restores on [`Restorer::finish`], or else when dropped: on an error during the start, and when
-/// a panic unwinds. After a kill -9 the state file is left for `pghot restore`.
+/// a panic unwinds. After a kill -9 the keeper does it unasked.
 pub struct Restorer {
-    knobs: Arc<Mutex<Knobs>>,
+    keeper: Arc<Keeper>,
     done: bool,
 }
 
 impl Restorer {
-    /// Takes charge of the settings.
-    pub fn new(knobs: Knobs) -> Restorer {
+    /// Takes charge of what the keeper will set.
+    pub fn new(keeper: &Arc<Keeper>) -> Restorer {
         Restorer {
-            knobs: Arc::new(Mutex::new(knobs)),
+            keeper: Arc::clone(keeper),
             done: false,
         }
     }
 
-    /// The settings, for those who change them.
-    pub fn knobs(&self) -> Arc<Mutex<Knobs>> {
-        Arc::clone(&self.knobs)
-    }
-
     /// Puts everything back now; an error if something could not be.
-    pub fn finish(mut self) -> Result<(), KnobsError> {
+    pub fn finish(mut self) -> Result<(), KeeperError> {
         self.restore()
     }
 
-    fn restore(&mut self) -> Result<(), KnobsError> {
+    fn restore(&mut self) -> Result<(), KeeperError> {
         self.done = true;
-        let report = lock(&self.knobs).restore()?;
+        let report = self.keeper.restore()?;
         log(&report);
-        first_failure(report).map_or(Ok(()), Err)
+        first_failure(report).map_or(Ok(()), |why| Err(KeeperError::Refused(why)))
     }
 }
 
@@ -51,39 +45,12 @@ impl Drop for Restorer {
     }
 }
 
-/// The first setting that could not be put back.
-pub fn first_failure(report: Vec<Restored>) -> Option<KnobsError> {
+/// Why a setting could not be put back, if one could not.
+pub fn first_failure(report: Vec<Restored>) -> Option<String> {
     report
         .into_iter()
         .find_map(|restored| match restored.outcome {
-            RestoreOutcome::Failed(error) => Some(error),
+            RestoreOutcome::Failed(why) => Some(why),
             _ => None,
         })
-}
-
-/// What became of a setting.
-pub fn sentence(restored: &Restored) -> String {
-    let (path, original) = (restored.path.display(), &restored.original);
-    match &restored.outcome {
-        RestoreOutcome::PutBack => format!("{path} is {original} again"),
-        RestoreOutcome::AlreadyOriginal => format!("{path} was {original} already"),
-        RestoreOutcome::LeftAlone { present } => {
-            format!(
-                "{path} is left at {present}, as somebody set it; before pghot it was {original}"
-            )
-        }
-        RestoreOutcome::Failed(error) => error.to_string(),
-    }
-}
-
-/// Says of each setting what became of it.
-pub fn log(report: &[Restored]) {
-    for restored in report {
-        let said = sentence(restored);
-        match restored.outcome {
-            RestoreOutcome::PutBack | RestoreOutcome::AlreadyOriginal => info!("{said}"),
-            RestoreOutcome::LeftAlone { .. } => warn!("{said}"),
-            RestoreOutcome::Failed(_) => error!("{said}"),
-        }
-    }
 }

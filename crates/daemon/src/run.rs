@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 use pghot_engine::{Gates, History, Machine, Migrator};
 use pghot_hotness::Nid;
 use pghot_linux::claim::Claim;
-use pghot_linux::knobs::{Knobs, KnobsError};
+use pghot_linux::keeper::{Keeper, KeeperError};
+use pghot_linux::knobs::{Knobs, log};
 use pghot_linux::topology::Topology;
-use pghot_linux::{Host, Reclaimer, SysRoot, bpf};
+use pghot_linux::{Host, Reclaimer, SysRoot, bpf, own_memory};
 use pghot_sources::{RecordMaps, SOURCES, tunables};
 use tracing::{info, warn};
 
@@ -41,11 +42,12 @@ use crate::tiers::{check_target, lower_tier_nids, span_of};
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Runs the daemon until a signal or a failure ends it. Whatever happens, the kernel settings are
-/// put back.
+/// put back, by the keeper if not by the daemon.
 ///
 /// When the lower tier changes, the session ends like any other and the next one begins: what is
 /// lost are the accesses of the last seconds.
-pub fn run(mut options: Options, root: &SysRoot) -> Result<(), RunError> {
+pub fn run(mut options: Options, root: &SysRoot, keeper: Keeper) -> Result<(), RunError> {
+    let keeper = Arc::new(keeper);
     heap::give_back();
     bpf::log_messages();
     // First, so that from here on a signal ends the daemon in good order.
@@ -57,7 +59,7 @@ pub fn run(mut options: Options, root: &SysRoot) -> Result<(), RunError> {
         let Some((topology, nids)) = lower_tier(root, waits, &stop)? else {
             break;
         };
-        let has_changed = session(&mut options, root, &topology, &nids, stop)?;
+        let has_changed = session(&mut options, root, &keeper, &topology, &nids, stop)?;
         info!("stopped, and the kernel settings are as they were");
         if !has_changed {
             break;
@@ -97,6 +99,7 @@ fn lower_tier(
 fn session(
     options: &mut Options,
     root: &SysRoot,
+    keeper: &Arc<Keeper>,
     topology: &Topology,
     nids: &[Nid],
     stop: Arc<Stop>,
@@ -104,40 +107,44 @@ fn session(
     check_target(topology, &options.settings)?;
     let span = span_of(topology)?;
     let mut tier = TierWatch::new(root, topology);
-    let (knobs, recovered) = Knobs::open(root, &options.state_file)?;
-    let restorer = Restorer::new(knobs);
-    restorer::log(&recovered);
+    // For the records, and for each thread that is started from here on.
+    if let Err(error) = own_memory::prefer_top_tier(topology) {
+        warn!("pghot's own memory may lie in the lower tier: {error}");
+    }
+    log(&keeper.begin()?);
+    let restorer = Restorer::new(keeper);
     let _claim = Claim::take()?;
     let listeners = Listeners::bind(options)?;
     let (settings, dry_run) = (options.settings.clone(), options.dry_run);
     let (maps, table) = RecordMaps::create(settings.mode, &span)?;
     let table = Arc::new(table);
-    let knobs = restorer.knobs();
-    let launcher = KernelLauncher::new(root, topology, options, maps, &table, knobs);
+    let launcher = KernelLauncher::new(root, topology, options, maps, &table, keeper);
     let config = tunables::config(&settings, settings.rule()?);
     let sources = Sources::new(SOURCES, Box::new(launcher), &config);
     let shared = Shared::new(root.clone(), table, settings, nids, sources, dry_run, stop)?;
     let shared = Arc::new(shared);
     let mut threads = Threads::default();
     let started = start(options, topology, listeners, &shared, &mut threads);
-    let has_changed = started.is_ok() && watch(&shared, &mut tier);
-    if !has_changed {
+    let watched = started.and_then(|()| watch(&shared, &mut tier, keeper));
+    if !matches!(watched, Ok(true)) {
         service::stopping();
     }
     let ended = end(&shared, threads, restorer);
     // What `pghot set` changed goes on.
     options.settings = shared.settings();
-    started.and(ended)?;
+    let has_changed = watched?;
+    ended?;
     Ok(has_changed)
 }
 
 /// Looks after the daemon until a stop is requested, or the lower tier has changed: then true.
+/// Without its keeper the daemon must not go on: nobody would put the settings back.
 ///
 /// Nothing here moves pages, so nothing here waits for a disk. Samples of waits are taken over
 /// after each pass that sees ready pages: their rings hold 4095, of one page in 64, so they do not
 /// wrap below a quarter of a million pages that become ready between two passes. While no page is
 /// ready, a look a second is all that wakes this thread.
-fn watch(shared: &Shared, tier: &mut TierWatch) -> bool {
+fn watch(shared: &Shared, tier: &mut TierWatch, keeper: &Keeper) -> Result<bool, RunError> {
     let mut due = Instant::now() + LOOK_INTERVAL;
     while !shared.stop.is_requested() {
         let rest = due.saturating_duration_since(Instant::now());
@@ -154,10 +161,13 @@ fn watch(shared: &Shared, tier: &mut TierWatch) -> bool {
         shared.check_sources(now);
         if tier.has_changed(&shared.root, now) {
             info!("the memory of this machine has changed: pghot begins anew");
-            return true;
+            return Ok(true);
+        }
+        if !keeper.lives() {
+            return Err(KeeperError::Gone.into());
         }
     }
-    false
+    Ok(false)
 }
 
 /// Starts what reports, moves and answers.
@@ -182,6 +192,9 @@ fn start(
     announce(options, shared);
     threads.start_demoter(shared, topology)?;
     threads.start_migrators(shared, hosts)?;
+    if let Err(error) = own_memory::lock() {
+        warn!("pghot's own memory may be swapped out or demoted: {error}; raise LimitMEMLOCK");
+    }
     service::ready(shared);
     threads.watchdog = service::start_watchdog(shared, threads.pulses.clone())?;
     Ok(())
@@ -331,10 +344,12 @@ fn end(shared: &Arc<Shared>, threads: Threads, restorer: Restorer) -> Result<(),
 }
 
 /// `pghot restore`: puts back what a killed daemon left changed, and says so of each setting.
-pub fn restore(root: &SysRoot, state_file: &Path) -> Result<Vec<String>, KnobsError> {
-    let report = Knobs::recover(root, state_file)?;
-    let said = report.iter().map(restorer::sentence).collect();
-    restorer::first_failure(report).map_or(Ok(said), Err)
+pub fn restore(root: &SysRoot, state_file: &Path) -> Result<Vec<String>, KeeperError> {
+    let recovered = Knobs::recover(root, state_file);
+    let report = recovered.map_err(|error| KeeperError::Refused(error.to_string()))?;
+    let said = report.iter().map(ToString::to_string).collect();
+    let failure = restorer::first_failure(report);
+    failure.map_or(Ok(said), |why| Err(KeeperError::Refused(why)))
 }
 
 #[cfg(test)]

@@ -17,10 +17,11 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Trial};
 use pghot_daemon::config::{self, Assignment, Options, Origin};
+use pghot_daemon::error::RunError;
 use pghot_daemon::protocol::{Request, Response, ask};
-use pghot_daemon::run::run;
 use pghot_daemon::status::{SourceState, Status};
 use pghot_linux::SysRoot;
+use pghot_linux::keeper::Keeper;
 
 /// A memory block of node 2, far beyond this host's memory.
 const LOWER_BLOCK: &str = "node2/memory32768/state";
@@ -107,6 +108,12 @@ impl Machine {
         let flags = flags.map(|(name, text)| flag(name, text)).into();
         config::load(Some(Path::new("/dev/null")), flags).unwrap()
     }
+}
+
+/// `pghot run`, except that its keeper is a thread, and that it stays who it is.
+fn run(options: Options, root: &SysRoot) -> Result<(), RunError> {
+    let keeper = Keeper::in_thread(root, &options.state_file)?;
+    pghot_daemon::run::run(options, root, keeper)
 }
 
 fn write(path: &Path, text: &str) {

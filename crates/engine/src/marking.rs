@@ -9,12 +9,17 @@
 //! If many that have stayed for long lead to faults at once, pages that were left alone are in use
 //! again: then it is time to look, whatever came of it before.
 
+use std::ops::RangeInclusive;
+
 use serde::{Deserialize, Serialize};
 
 use crate::exchange::FaultTimes;
 
 /// Address space of one visit, in MB: at least, at the start, and at most (the kernel's default).
 const SIZE_MB: (u64, u64, u64) = (4, START_SIZE_MB, 256);
+
+/// What a visit is ever told to mark, in MB.
+pub const SIZES_MB: RangeInclusive<u64> = SIZE_MB.0..=SIZE_MB.2;
 
 /// How long after the start of a thread its first visit comes, and then the next, in ms.
 pub const DELAY_MS: u64 = 100;

@@ -4,9 +4,15 @@
 //! changes. The state file carries the boot id, so values of an earlier boot, which the kernel
 //! has already reset, are never written.
 
+use std::fmt;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use tracing::{error, info, warn};
 
 use crate::knobs::state::{SavedKnob, State, StateLock, is_setting};
 use crate::root::{SysRoot, read_text};
@@ -16,8 +22,13 @@ pub use error::KnobsError;
 mod error;
 mod state;
 
+/// How long who finds a living owner waits for its end: a keeper whose daemon has just been killed
+/// is about to put the settings back.
+const OWNER_ENDS_WITHIN: Duration = Duration::from_secs(1);
+const OWNER_POLL: Duration = Duration::from_millis(10);
+
 /// What happened to one setting when it was put back.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Restored {
     /// The setting.
     pub path: PathBuf,
@@ -28,7 +39,7 @@ pub struct Restored {
 }
 
 /// See [`Restored`].
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum RestoreOutcome {
     /// The original was written back.
     PutBack,
@@ -40,11 +51,37 @@ pub enum RestoreOutcome {
         present: String,
     },
     /// Reading or writing failed; it stays in the state file for the next attempt.
-    Failed(KnobsError),
+    Failed(String),
+}
+
+impl fmt::Display for Restored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (path, original) = (self.path.display(), &self.original);
+        match &self.outcome {
+            RestoreOutcome::PutBack => write!(f, "{path} is {original} again"),
+            RestoreOutcome::AlreadyOriginal => write!(f, "{path} was {original} already"),
+            RestoreOutcome::LeftAlone { present } => write!(
+                f,
+                "{path} is left at {present}, as somebody set it; before pghot it was {original}"
+            ),
+            RestoreOutcome::Failed(why) => f.write_str(why),
+        }
+    }
+}
+
+/// Says of each setting what became of it.
+pub fn log(report: &[Restored]) {
+    for restored in report {
+        match restored.outcome {
+            RestoreOutcome::PutBack | RestoreOutcome::AlreadyOriginal => info!("{restored}"),
+            RestoreOutcome::LeftAlone { .. } => warn!("{restored}"),
+            RestoreOutcome::Failed(_) => error!("{restored}"),
+        }
+    }
 }
 
 /// A setting that somebody else has changed after this process did.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Foreign {
     /// The setting.
     pub path: PathBuf,
@@ -71,8 +108,7 @@ impl Knobs {
     ///
     /// What could not be put back stays in the new state file, with its true original.
     pub fn open(root: &SysRoot, state_path: &Path) -> Result<(Self, Vec<Restored>), KnobsError> {
-        let _lock = StateLock::take(state_path)?;
-        let (report, left) = recover_locked(root, state_path)?;
+        let (_lock, report, left) = recover_with_lock(root, state_path)?;
         let state = State::of_this_process(root, left)?;
         state.save(state_path)?;
         let knobs = Self {
@@ -90,8 +126,7 @@ impl Knobs {
         if !state_path.exists() {
             return Ok(Vec::new());
         }
-        let _lock = StateLock::take(state_path)?;
-        recover_locked(root, state_path).map(|(report, _)| report)
+        recover_with_lock(root, state_path).map(|(_lock, report, _)| report)
     }
 
     /// The trees whose settings this changes.
@@ -203,20 +238,10 @@ impl Knobs {
         self.state.save(&self.state_path)
     }
 
-    /// Puts these settings back, and keeps the claim on the state file: more may be set later.
-    /// Paths that were not changed are none of our business. After [`Knobs::restore`] nothing is
-    /// left to do.
-    pub fn put_back(&mut self, paths: &[PathBuf]) -> Result<Vec<Restored>, KnobsError> {
-        if self.is_over {
-            return Ok(Vec::new());
-        }
-        let knobs = std::mem::take(&mut self.state.knobs);
-        let (chosen, kept) = knobs.into_iter().partition(|k| paths.contains(&k.path));
-        self.state.knobs = kept;
-        let (report, left) = put_back_all(chosen);
-        self.state.knobs.extend(left);
-        self.state.save(&self.state_path)?;
-        Ok(report)
+    /// Puts everything back, and keeps the claim on the state file: more may be set later. After
+    /// [`Knobs::restore`] nothing is left to do.
+    pub fn put_back(&mut self) -> Result<Vec<Restored>, KnobsError> {
+        self.roll_back(0)
     }
 
     /// Number of settings changed so far; a point to [`Knobs::roll_back`] to.
@@ -261,6 +286,22 @@ impl Knobs {
     }
 }
 
+/// [`recover_locked`] with the lock, which is still held when it returns.
+fn recover_with_lock(
+    root: &SysRoot,
+    state_path: &Path,
+) -> Result<(StateLock, Vec<Restored>, Vec<SavedKnob>), KnobsError> {
+    let deadline = Instant::now() + OWNER_ENDS_WITHIN;
+    loop {
+        let lock = StateLock::take(state_path)?;
+        match recover_locked(root, state_path) {
+            Err(KnobsError::AlreadyRunning { .. }) if Instant::now() < deadline => drop(lock),
+            recovered => return recovered.map(|(report, left)| (lock, report, left)),
+        }
+        thread::sleep(OWNER_POLL);
+    }
+}
+
 /// Handles what an earlier run left; returns the report and the entries that could not be put back.
 ///
 /// The caller holds the lock. The file is removed unless such entries remain: then it stays as it
@@ -294,7 +335,8 @@ fn recover_locked(
 fn put_back_all(knobs: Vec<SavedKnob>) -> (Vec<Restored>, Vec<SavedKnob>) {
     let (mut report, mut left) = (Vec::new(), Vec::new());
     for knob in knobs.into_iter().rev() {
-        let outcome = put_back(&knob).unwrap_or_else(RestoreOutcome::Failed);
+        let outcome = put_back(&knob);
+        let outcome = outcome.unwrap_or_else(|error| RestoreOutcome::Failed(error.to_string()));
         let failed = matches!(outcome, RestoreOutcome::Failed(_));
         let (path, original) = (knob.path.clone(), knob.original.clone());
         report.push(Restored {

@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
+use pghot_testbed::kill_with_keeper;
+
 use crate::rig::{Daemon, is_long, kernel_settings};
 use crate::{Ctx, Test};
 
@@ -34,7 +36,18 @@ impl Random {
     }
 }
 
-/// `kill -9` from before the daemon changes the first setting until long after the last one; what
+/// `PGHOT_LONG=200` makes 200 of them.
+fn kills() -> u64 {
+    let told = std::env::var("PGHOT_LONG").ok();
+    let told = told.and_then(|count| count.parse().ok());
+    match told.filter(|&count| count > 1) {
+        Some(count) => count,
+        None if is_long() => LONG_KILLS,
+        None => KILLS,
+    }
+}
+
+/// `kill -9` of the daemon and its keeper at once, from before the daemon changes the first setting until long after the last one; what
 /// undoes it is killed too, or the next daemon takes over what the last one left. The settings are
 /// always put back, and the state file goes.
 fn killed_at_any_moment(ctx: &mut Ctx) -> Result<()> {
@@ -46,12 +59,12 @@ fn killed_at_any_moment(ctx: &mut Ctx) -> Result<()> {
     let start_ms = began.elapsed().as_millis() as u64;
     let mut random = Random(1);
     let (mut changed, mut slowest) = (0, Duration::ZERO);
-    let kills = if is_long() { LONG_KILLS } else { KILLS };
+    let kills = kills();
     for round in 0..kills {
         let mut daemon = ctx.vm.spawn(&["pghot", "run"])?;
         let after_ms = random.below(start_ms * 5 / 4);
         std::thread::sleep(Duration::from_millis(after_ms));
-        daemon.kill()?;
+        kill_with_keeper(&ctx.vm, &mut daemon)?;
         changed += u64::from(kernel_settings(&ctx.vm)? != original);
         match round % 3 {
             0 => {}

@@ -16,9 +16,9 @@ pub const TESTS: &[Test] = &[
         settings_go_back_at_exit,
     ),
     Test::new(
-        "settings_go_back_after_kill_9",
+        "both_killed_settings_can_be_put_back",
         "tiered3",
-        settings_go_back_after_kill_9,
+        both_killed_settings_can_be_put_back,
     )
     .once(),
     Test::new(
@@ -111,7 +111,8 @@ fn settings_go_back_at_exit(ctx: &mut Ctx) -> Result<()> {
     Ok(())
 }
 
-fn settings_go_back_after_kill_9(ctx: &mut Ctx) -> Result<()> {
+/// The daemon and its keeper are killed at once: what is left is the state file.
+fn both_killed_settings_can_be_put_back(ctx: &mut Ctx) -> Result<()> {
     ctx.vm.write(BALANCING, "1")?;
     let original = kernel_settings(&ctx.vm)?;
     Daemon::start(&ctx.vm, &[])?.kill()?;

@@ -103,13 +103,13 @@ fn readers(ctx: &mut Ctx) -> Result<()> {
     if !vm.list("/")?.iter().any(|name| name == "etc") {
         vm.mkdir("/etc")?;
     }
-    vm.write(GROUPS, format!("{before}pghot:x:777:\n"))?;
+    vm.write(GROUPS, format!("{before}pghot:x:990:\n"))?;
     let daemon = Daemon::start(vm, &["--freq-threshold", "1"])?;
     promotes_all(vm, &daemon)?;
     let nobody = ["setpriv", "--reuid=65534", "--regid=65534"];
     let run =
         |groups, command: &[&str]| vm.exec(&[&nobody[..], &[groups, "pghot"], command].concat());
-    let member = "--groups=777";
+    let member = "--groups=990";
     let status = run(member, &["status", "--json"])?.success()?.stdout;
     let status: Value = serde_json::from_str(&status)?;
     ensure!(outcome(&status, "moved")? >= 8192.0, "{status:#}");

@@ -89,7 +89,10 @@ fn watched(shared: &Arc<Shared>) -> JoinHandle<bool> {
     let shared = Arc::clone(shared);
     thread::spawn(move || {
         let topology = Topology::read(&shared.root).unwrap();
-        watch(&shared, &mut TierWatch::new(&shared.root, &topology))
+        let mut tier = TierWatch::new(&shared.root, &topology);
+        let state = shared.root.proc.with_file_name("unused state.json");
+        let keeper = Keeper::in_thread(&shared.root, &state).unwrap();
+        watch(&shared, &mut tier, &keeper).unwrap()
     })
 }
 
@@ -183,14 +186,21 @@ fn restorer(shared: &Shared, dir: &Path) -> Restorer {
     let setting = setting(shared);
     write(&setting, "1\n");
     write(&shared.root.sysctl("kernel.random.boot_id"), "b\n");
+    let limit = "kernel.numa_balancing_promote_rate_limit_MBps";
+    write(&shared.root.sysctl(limit), "65536\n");
+    write(
+        &shared.root.sys.join("devices/system/node/has_cpu"),
+        "0-1\n",
+    );
     let stat = format!("{}/stat", std::process::id());
     write(
         &shared.root.proc.join(stat),
         &read(Path::new("/proc/self/stat")),
     );
-    let (mut knobs, _) = Knobs::open(&shared.root, &dir.join("state.json")).unwrap();
-    knobs.set(&setting, "3").unwrap();
-    Restorer::new(knobs)
+    let keeper = Arc::new(Keeper::in_thread(&shared.root, &dir.join("state.json")).unwrap());
+    assert!(keeper.begin().unwrap().is_empty());
+    keeper.take_faults().unwrap();
+    Restorer::new(&keeper)
 }
 
 #[test]
@@ -279,7 +289,8 @@ fn a_machine_without_a_lower_tier_is_told_of_the_demo() {
     options.state_file = dir.path().join("state.json");
     options.socket = dir.path().join("sock");
     options.status_socket = dir.path().join("status");
-    let error = run(options, &shared.root).unwrap_err();
+    let keeper = Keeper::in_thread(&shared.root, &options.state_file).unwrap();
+    let error = run(options, &shared.root, keeper).unwrap_err();
     assert!(matches!(error, RunError::NoLowerTier), "{error}");
     assert!(error.to_string().contains("make demo"));
 }

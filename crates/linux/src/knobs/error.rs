@@ -42,7 +42,10 @@ pub enum KnobsError {
         why: &'static str,
     },
     /// The state file belongs to a live process.
-    #[error("pghot is already running as process {pid}, which holds {}", state_path.display())]
+    #[error(
+        "pghot is already running: its keeper, process {pid}, holds {}",
+        state_path.display()
+    )]
     AlreadyRunning {
         /// That process.
         pid: u32,

@@ -2,6 +2,7 @@
 
 mod fake;
 mod foreign;
+mod keeper;
 mod knobs;
 mod mover;
 mod probe;

@@ -6,10 +6,8 @@ use std::collections::BTreeMap;
 use pghot_engine::exchange::{FAULT_CLASSES, FaultTimes};
 use pghot_hotness::mirror;
 use pghot_linux::SysRoot;
-use pghot_linux::hint_fault_knobs::{
-    mark, tiering_is_on, tiering_off, tiering_without_kernel_promotion,
-};
-use pghot_linux::knobs::Knobs;
+use pghot_linux::hint_fault_knobs::tiering_is_on;
+use pghot_linux::keeper::Keeper;
 use pghot_linux::probe;
 
 use super::{DESCRIPTOR, quick_faults};
@@ -114,20 +112,20 @@ impl Source for HintFault {
         Some(FaultTimes(stats.fault_times))
     }
 
-    fn stand_by(&mut self, knobs: &mut Knobs, standing_by: bool) -> Result<(), Error> {
+    fn stand_by(&mut self, keeper: &Keeper, standing_by: bool) -> Result<(), Error> {
         if self.only_observes {
             return Ok(());
         }
         if standing_by {
-            tiering_off(knobs)?;
+            keeper.stand_by()?;
         } else {
-            tiering_without_kernel_promotion(knobs)?;
+            keeper.take_faults()?;
         }
         Ok(())
     }
 
-    fn mark(&mut self, knobs: &mut Knobs, size_mb: u64) -> Result<bool, Error> {
-        Ok(!self.only_observes && mark(knobs, size_mb)?)
+    fn mark(&mut self, keeper: &Keeper, size_mb: u64) -> Result<bool, Error> {
+        Ok(!self.only_observes && keeper.mark(size_mb)?)
     }
 }
 

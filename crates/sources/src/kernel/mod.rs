@@ -16,7 +16,8 @@ use std::sync::Arc;
 use pghot_engine::exchange::FaultTimes;
 use pghot_hotness::Table;
 use pghot_linux::SysRoot;
-use pghot_linux::knobs::{Knobs, KnobsError};
+use pghot_linux::keeper::{Keeper, KeeperError};
+use pghot_linux::knobs::KnobsError;
 use pghot_linux::topology::Topology;
 use serde::{Deserialize, Serialize};
 
@@ -91,13 +92,13 @@ pub trait Source: Send {
     /// detaching it. Only sources of [`Kind::HintFaults`] are asked to. This and [`Source::mark`]
     /// are where a source changes kernel settings, and short, so that nobody waits who wants to
     /// put them back.
-    fn stand_by(&mut self, _knobs: &mut Knobs, _standing_by: bool) -> Result<(), Error> {
+    fn stand_by(&mut self, _keeper: &Keeper, _standing_by: bool) -> Result<(), Error> {
         Ok(())
     }
 
     /// Has the kernel's scanner mark so many MB at a visit, for sources of [`Kind::HintFaults`].
     /// Returns whether it is for the source to say.
-    fn mark(&mut self, _knobs: &mut Knobs, _size_mb: u64) -> Result<bool, Error> {
+    fn mark(&mut self, _keeper: &Keeper, _size_mb: u64) -> Result<bool, Error> {
         Ok(false)
     }
 }
@@ -157,6 +158,9 @@ pub enum Error {
     #[error(transparent)]
     Records(#[from] pghot_hotness::Error),
     /// A kernel setting could not be changed.
+    #[error(transparent)]
+    Keeper(#[from] KeeperError),
+    /// A kernel setting could not be read.
     #[error(transparent)]
     Knobs(#[from] KnobsError),
     /// The source's thread could not be started.

@@ -1,0 +1,150 @@
+//! What the daemon may do: it leaves root for a user of its own, and keeps the capabilities that
+//! docs/install.md gives a reason for.
+
+use std::ffi::CString;
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+
+use rustix::process::{Gid, Resource, Rlimit, Uid, geteuid, setrlimit};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_keep_capabilities,
+    set_no_new_privs, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
+};
+
+/// The user of a package. Where there is none, the daemon goes on as root.
+pub const DEFAULT_USER: &str = "pghot";
+
+/// Why it does then, and what to do.
+pub const LACKS_USER: &str = "there is no user `pghot` for it; create one with `useradd --system \
+                              --shell /usr/sbin/nologin pghot`, and restart pghot";
+
+/// The capabilities that the daemon keeps. Each has its reason in docs/install.md, "Rights".
+pub const KEPT: CapabilitySet = CapabilitySet::BPF
+    .union(CapabilitySet::PERFMON)
+    .union(CapabilitySet::SYSLOG)
+    .union(CapabilitySet::SYS_ADMIN)
+    .union(CapabilitySet::SYS_NICE)
+    .union(CapabilitySet::SYS_PTRACE)
+    .union(CapabilitySet::DAC_OVERRIDE)
+    .union(CapabilitySet::DAC_READ_SEARCH)
+    .union(CapabilitySet::FOWNER);
+
+/// As the unit has it: if the daemon is killed, pages wait until it is started again.
+const OOM_SCORE_ADJ: &str = "-900";
+
+/// The daemon's rights could not be given up.
+#[derive(Debug, thiserror::Error)]
+pub enum RightsError {
+    /// A user that was asked for by name.
+    #[error("there is no user `{0}`: create it, or set `user` to one that there is")]
+    NoUser(String),
+    /// The kernel refused.
+    #[error(
+        "cannot become the user `{user}`: {source}; a service needs CAP_SETUID and CAP_SETGID for \
+         it, or set `user` to \"root\""
+    )]
+    Refused {
+        /// The user.
+        user: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+}
+
+/// A user of this system.
+struct User {
+    uid: Uid,
+    gid: Gid,
+}
+
+/// Whether the system has the user for whom nobody has to ask.
+pub fn has_user() -> bool {
+    find(DEFAULT_USER).is_some()
+}
+
+/// Whether this daemon is root only because the system has no such user.
+pub fn lacks_user() -> bool {
+    geteuid().is_root() && !has_user()
+}
+
+/// Has a process of root become `user` and keep [`KEPT`]; it gains no rights any more. One that is
+/// not root stays who it is.
+///
+/// For a process with one thread: the kernel's ids and capabilities are a thread's.
+pub fn drop_to(user: &str) -> Result<(), RightsError> {
+    let refused = |source| RightsError::Refused {
+        user: user.to_owned(),
+        source,
+    };
+    if geteuid().is_root() {
+        let kept = match find(user) {
+            Some(found) if !found.uid.is_root() => {
+                become_user(&found).map_err(refused)?;
+                KEPT
+            }
+            None if user != DEFAULT_USER => return Err(RightsError::NoUser(user.to_owned())),
+            // To give the status socket to its group, which the user above is in.
+            _ => KEPT | CapabilitySet::CHOWN,
+        };
+        keep_capabilities(kept).map_err(refused)?;
+    }
+    set_no_new_privs(true).map_err(|error| refused(error.into()))
+}
+
+/// What the unit does for a service, for one that is started by hand: the last to be killed when
+/// memory is short, and allowed to lock memory. What it has no right to stays as it was.
+pub fn protect() {
+    let mut file = OpenOptions::new()
+        .write(true)
+        .open("/proc/self/oom_score_adj");
+    if let Ok(file) = &mut file {
+        let _ = file.write_all(OOM_SCORE_ADJ.as_bytes());
+    }
+    let unlimited = Rlimit {
+        current: None,
+        maximum: None,
+    };
+    let _ = setrlimit(Resource::Memlock, unlimited);
+}
+
+fn become_user(user: &User) -> io::Result<()> {
+    set_keep_capabilities(true)?;
+    set_thread_groups(&[])?;
+    set_thread_res_gid(user.gid, user.gid, user.gid)?;
+    set_thread_res_uid(user.uid, user.uid, user.uid)?;
+    Ok(set_keep_capabilities(false)?)
+}
+
+/// Gives up all capabilities but these.
+fn keep_capabilities(kept: CapabilitySet) -> io::Result<()> {
+    let kept = capabilities(None)?.permitted & kept;
+    let sets = CapabilitySets {
+        effective: kept,
+        permitted: kept,
+        inheritable: CapabilitySet::empty(),
+    };
+    Ok(set_capabilities(None, sets)?)
+}
+
+/// Looks a user up.
+fn find(name: &str) -> Option<User> {
+    let name = CString::new(name).ok()?;
+    // SAFETY: all zeroes is a value of a struct of pointers and numbers.
+    let mut entry: libc::passwd = unsafe { std::mem::zeroed() };
+    let mut buffer = vec![0; 1 << 14];
+    let mut found = std::ptr::null_mut();
+    // SAFETY: all pointers live as long as the call, and the buffer has the length that is given.
+    let error = unsafe {
+        libc::getpwnam_r(
+            name.as_ptr(),
+            &mut entry,
+            buffer.as_mut_ptr(),
+            buffer.len(),
+            &mut found,
+        )
+    };
+    (error == 0 && !found.is_null()).then(|| User {
+        uid: Uid::from_raw(entry.pw_uid),
+        gid: Gid::from_raw(entry.pw_gid),
+    })
+}

@@ -161,15 +161,19 @@ fn every_source_runs(host: &Host) -> Result<()> {
     Ok(())
 }
 
-/// The daemon runs as its user, its keeper as root. First without a restart, to see that the keeper,
-/// or if both are killed systemd alone, puts the settings back; then with it.
+/// The daemon runs as its user, its keeper as root. First without a restart, to see that the
+/// keeper, or if both are killed systemd alone, puts the settings back; then with it.
 fn is_killed(host: &Host) -> Result<()> {
-    let processes = host.run(&["ps", "-o", "user=,comm=", "-C", "pghot,pghot-keeper"])?;
-    let words: Vec<_> = processes.split_whitespace().collect();
-    let is_split = words.len() == 4
-        && words.chunks(2).any(|it| it == ["pghot", "pghot"])
-        && words.chunks(2).any(|it| it == ["root", "pghot-keeper"]);
-    ensure!(is_split, "{processes}");
+    let uid = |pid: &str| {
+        let of_status = format!("grep ^Uid: /proc/{pid}/status");
+        let line = host.run(&["sh", "-c", &of_status])?;
+        let uid = line.split_whitespace().nth(1).map(str::to_owned);
+        uid.context("no uid")
+    };
+    let pid = host.main_pid()?;
+    let keeper = host.run(&["cat", &format!("/proc/{pid}/task/{pid}/children")])?;
+    ensure!(uid(&pid)? == host.run(&["id", "--user", "pghot"])?.trim());
+    ensure!(uid(keeper.trim())? == "0", "the keeper is not root");
     host.override_unit(Some("Restart=no"))?;
     host.signal(libc::SIGKILL)?;
     host.wait_state("failed")?;

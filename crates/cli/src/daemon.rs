@@ -28,9 +28,9 @@ pub fn run_command() -> Command {
         .about("Run the daemon in the foreground until a signal ends it")
         .long_about(
             "Run the daemon in the foreground until SIGINT or SIGTERM ends it. The kernel \
-             settings that it changes are put back at the end, and after a kill -9 by its keeper, a \
-             small process of its own. If that is killed too, `pghot restore` or the next `pghot \
-             run` does it.",
+             settings that it changes are put back at the end, and after a kill -9 by its keeper, \
+             a small process of its own. If that is killed too, `pghot restore` or the next \
+             `pghot run` does it.",
         )
         .after_help("RUST_LOG sets how much is logged to the standard error, e.g. RUST_LOG=debug.")
         .arg(config())

@@ -354,7 +354,7 @@ mod tests {
     fn every_option_can_be_set_in_the_file() {
         let mut text = "mode = \"precision\"\nsocket = \"/a\"\nstatus_socket = \"/d\"\n\
                         hint_socket = \"/c\"\nstate_file = \"/b\"\n\
-                        metrics_address = \"[::1]:9464\"\n"
+                        metrics_address = \"[::1]:9464\"\nuser = \"u\"\n"
             .to_owned();
         for tunable in tunables::all() {
             let (_, max) = (tunable.range)(Format::Precision);
@@ -373,6 +373,7 @@ mod tests {
             assert_eq!(options.settings.get(tunable), max, "{}", tunable.name);
         }
         assert_eq!(options.socket, Path::new("/a"));
+        assert_eq!(options.user, "u");
         assert_eq!(options.metrics_address, "[::1]:9464".parse().ok());
     }
 

@@ -2,9 +2,10 @@
 //! back as soon as the daemon is gone, however it died.
 //!
 //! `pghot run` forks it before anything else. The daemon asks it over a socket pair with the few
-//! words of `Request` (`wire.rs`), in which there is no path and no text; the end of that connection is the
-//! end of the daemon. So settings are put back at once after a kill -9 too, and the daemon itself
-//! needs no user id that may write them. The state file is for the case that both die.
+//! words of `Request` (`wire.rs`), in which there is no path and no text; the end of that
+//! connection is the end of the daemon. So settings are put back at once after a kill -9 too, and
+//! the daemon itself needs no user id that may write them. The state file is for the case that both
+//! die.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;

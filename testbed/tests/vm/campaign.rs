@@ -47,9 +47,9 @@ fn kills() -> u64 {
     }
 }
 
-/// `kill -9` of the daemon and its keeper at once, from before the daemon changes the first setting until long after the last one; what
-/// undoes it is killed too, or the next daemon takes over what the last one left. The settings are
-/// always put back, and the state file goes.
+/// `kill -9` of the daemon and its keeper at once, from before the daemon changes the first setting
+/// until long after the last one; what undoes it is killed too, or the next daemon takes over what
+/// the last one left. The settings are always put back, and the state file goes.
 fn killed_at_any_moment(ctx: &mut Ctx) -> Result<()> {
     let balancing = ctx.vm.read(BALANCING)?;
     ctx.vm.write(BALANCING, "1")?;

@@ -16,8 +16,8 @@ fn until(condition: impl Fn() -> bool) {
 }
 
 fn keeper(host: &Host) -> Keeper {
-    let keeper = Keeper::in_thread(&host.tree.root, &host.state).unwrap();
-    assert!(keeper.begin().unwrap().is_empty());
+    let keeper = Keeper::in_thread(&host.tree.root, &host.state).expect("a thread");
+    assert!(keeper.begin().expect("a free state file").is_empty());
     keeper
 }
 

@@ -32,6 +32,8 @@ mod pool;
 mod promotion;
 #[path = "vm/record.rs"]
 mod record;
+#[path = "vm/resolver.rs"]
+mod resolver;
 #[path = "vm/rig.rs"]
 mod rig;
 #[path = "vm/safety.rs"]
@@ -206,6 +208,7 @@ fn tests() -> impl Iterator<Item = &'static Test> {
     [
         testbed::TESTS,
         promotion::TESTS,
+        resolver::TESTS,
         safety::TESTS,
         campaign::TESTS,
         tiers::TESTS,

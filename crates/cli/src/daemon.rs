@@ -1,14 +1,12 @@
 //! The daemon itself: `pghot run`, and `pghot restore` after one that was killed.
 
-use std::io::{IsTerminal, stderr};
-
 use anyhow::Result;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use pghot_daemon::config::DAEMON_OPTIONS;
+use pghot_daemon::log::Log;
 use pghot_daemon::run;
 use pghot_linux::SysRoot;
 use pghot_sources::tunables;
-use tracing_subscriber::EnvFilter;
 
 use crate::args::{config, option_arg, options, tunable_arg};
 use crate::output::{lines, say};
@@ -30,7 +28,7 @@ pub fn run_command() -> Command {
              settings that it changes are put back at the end; after a kill -9, `pghot restore` \
              or the next `pghot run` does it.",
         )
-        .after_help("RUST_LOG sets how much is logged to the standard error, e.g. RUST_LOG=debug.")
+        .after_help("RUST_LOG sets how much is logged, e.g. RUST_LOG=debug.")
         .arg(config())
         .args([dry_run, wait])
         .args(DAEMON_OPTIONS.iter().map(|option| option_arg(option.name)))
@@ -42,14 +40,9 @@ pub fn run(matches: &ArgMatches) -> Result<()> {
     let mut options = options(matches)?;
     options.dry_run = matches.get_flag("dry_run");
     options.wait_for_lower_tier = matches.get_flag("wait_for_lower_tier");
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(stderr)
-        .with_ansi(stderr().is_terminal())
-        .with_target(false)
-        .init();
-    Ok(run::run(options, &SysRoot::default())?)
+    let log = Log::start(options.log_format)?;
+    let ended = run::run(options, &SysRoot::default());
+    Ok(ended.inspect_err(|error| log.note_failure(error))?)
 }
 
 /// The command `pghot restore`.

@@ -14,8 +14,9 @@ use pghot_sources::tunables;
 
 use crate::config::mode_name;
 use crate::lock;
+use crate::log;
 use crate::shared::{MigratorState, Shared};
-use crate::status::{LowerNode, SettingReport, SourceState, Status, TopNode};
+use crate::status::{Lost, LowerNode, SettingReport, SourceState, Status, TopNode};
 
 /// Composes the status now. What cannot be read becomes a warning.
 pub fn status(shared: &Shared) -> Status {
@@ -33,6 +34,10 @@ pub fn status(shared: &Shared) -> Status {
     {
         warnings.push(kernel_promotion(*pages, shared.dry_run, &top_tier));
     }
+    let lost = Lost {
+        log_lines: log::lines_lost(),
+    };
+    warnings.extend(lost.sentence());
     let (records_bytes, section_marks_bytes) = shared.table.bytes();
     let lower = |migrator| lower_node(shared, &settings, migrator, is_seeing);
     Status {
@@ -56,6 +61,7 @@ pub fn status(shared: &Shared) -> Status {
         records_bytes,
         section_marks_bytes,
         vmstat_growth,
+        lost,
         warnings,
     }
 }

@@ -13,6 +13,8 @@ use pghot_hotness::Format;
 use pghot_sources::tunables;
 use toml::de::{DeTable, DeValue};
 
+use crate::log::LogFormat;
+
 /// Read if it exists and no other file is named.
 pub const DEFAULT_CONFIG: &str = "/etc/pghot/pghot.toml";
 
@@ -35,6 +37,8 @@ pub struct Options {
     pub state_file: PathBuf,
     /// Where metrics are served over HTTP, if they are.
     pub metrics_address: Option<SocketAddr>,
+    /// How the log is written.
+    pub log_format: LogFormat,
 }
 
 /// An option that is no tunable: it is fixed while the daemon runs.
@@ -118,6 +122,20 @@ pub const DAEMON_OPTIONS: &[DaemonOption] = &[
                 "off" => None,
                 text => Some(text.parse().map_err(not_one)?),
             };
+            Ok(())
+        },
+    },
+    DaemonOption {
+        name: "log_format",
+        value_name: "FORMAT",
+        doc: "How the log is written: `text` and `json` are lines on the standard error, `journald` \
+              are entries of the journal with fields such as PGHOT_EVENT. `auto` is `journald` if \
+              the standard error goes to the journal, else `text`.",
+        default: "auto",
+        store: |options, text| {
+            let not_one =
+                |()| format!("log_format is `auto`, `text`, `json` or `journald`, not `{text}`");
+            options.log_format = text.parse().map_err(not_one)?;
             Ok(())
         },
     },
@@ -284,6 +302,7 @@ fn resolve(assignments: &[Assignment]) -> Result<Options, ConfigError> {
         hint_socket: PathBuf::new(),
         state_file: PathBuf::new(),
         metrics_address: None,
+        log_format: LogFormat::default(),
     };
     let invalid = |origin: &Origin, message| ConfigError::Invalid {
         origin: origin.clone(),
@@ -335,7 +354,7 @@ mod tests {
     fn every_option_can_be_set_in_the_file() {
         let mut text = "mode = \"precision\"\nsocket = \"/a\"\nstatus_socket = \"/d\"\n\
                         hint_socket = \"/c\"\nstate_file = \"/b\"\n\
-                        metrics_address = \"[::1]:9464\"\n"
+                        metrics_address = \"[::1]:9464\"\nlog_format = \"json\"\n"
             .to_owned();
         for tunable in tunables::all() {
             let (_, max) = (tunable.range)(Format::Precision);
@@ -410,6 +429,10 @@ mod tests {
             (
                 "mode = \"default\"\nmode = \"default\"",
                 "line 2: this is not TOML",
+            ),
+            (
+                "log_format = \"xml\"",
+                "line 1: log_format is `auto`, `text`, `json` or `journald`",
             ),
             (
                 "[tunables]\nfreq_threshold = 2",

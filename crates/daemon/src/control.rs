@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use pghot_events::event;
 use pghot_sources::tunables;
-use tracing::warn;
 
 use crate::config::Options;
 use crate::protocol::{Request, Response, read_request, to_line};
@@ -83,7 +83,7 @@ impl Control {
         // the accept() that the thread sleeps in return an error.
         unsafe { libc::shutdown(listener, libc::SHUT_RDWR) };
         if self.thread.join().is_err() {
-            warn!("the control thread had panicked");
+            event!(client_refused, "the control thread had panicked");
         }
     }
 }
@@ -106,7 +106,7 @@ fn accept_all(listener: &UnixListener, audience: Audience, shared: &Arc<Shared>)
             Err(_) if shared.stop.is_requested() => return,
             Err(error) => {
                 // Out of descriptors, most likely: let some connections end.
-                warn!("cannot accept a connection: {error}");
+                event!(client_refused, "cannot accept a connection: {error}");
                 shared.stop.sleep(Duration::from_secs(1));
                 continue;
             }
@@ -123,7 +123,7 @@ fn accept_all(listener: &UnixListener, audience: Audience, shared: &Arc<Shared>)
             drop(served);
         };
         if let Err(error) = thread::Builder::new().name("client".into()).spawn(serve) {
-            warn!("cannot serve a connection: {error}");
+            event!(client_refused, "cannot serve a connection: {error}");
         }
     }
 }

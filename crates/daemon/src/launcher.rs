@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
+use pghot_events::event;
 use pghot_hotness::Table;
 use pghot_linux::SysRoot;
 use pghot_linux::knobs::{Foreign, Knobs};
 use pghot_linux::topology::Topology;
 use pghot_sources::{Availability, Config, Descriptor, Error, Kind, RecordMaps, Source, Start};
-use tracing::warn;
 
 use crate::config::Options;
 use crate::lock;
@@ -86,7 +86,7 @@ impl Launcher for KernelLauncher {
         let paths = self.changed.remove(&descriptor.bit).unwrap_or_default();
         match lock(&self.knobs).put_back(&paths) {
             Ok(report) => restorer::log(&report),
-            Err(error) => warn!("{error}"),
+            Err(error) => event!(setting_not_restored, "{error}"),
         }
     }
 

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
+use pghot_events::event;
 use pghot_linux::knobs::{Knobs, KnobsError, RestoreOutcome, Restored};
-use tracing::{error, info, warn};
 
 use crate::lock;
 
@@ -46,7 +46,10 @@ impl Drop for Restorer {
         if !self.done
             && let Err(error) = self.restore()
         {
-            error!("{error}; run `pghot restore` to try again");
+            event!(
+                setting_not_restored,
+                "{error}; run `pghot restore` to try again"
+            );
         }
     }
 }
@@ -79,11 +82,13 @@ pub fn sentence(restored: &Restored) -> String {
 /// Says of each setting what became of it.
 pub fn log(report: &[Restored]) {
     for restored in report {
-        let said = sentence(restored);
+        let (said, path) = (sentence(restored), restored.path.display());
         match restored.outcome {
-            RestoreOutcome::PutBack | RestoreOutcome::AlreadyOriginal => info!("{said}"),
-            RestoreOutcome::LeftAlone { .. } => warn!("{said}"),
-            RestoreOutcome::Failed(_) => error!("{said}"),
+            RestoreOutcome::PutBack | RestoreOutcome::AlreadyOriginal => {
+                event!(setting_restored, %path, "{said}");
+            }
+            RestoreOutcome::LeftAlone { .. } => event!(setting_left_alone, %path, "{said}"),
+            RestoreOutcome::Failed(_) => event!(setting_not_restored, %path, "{said}"),
         }
     }
 }

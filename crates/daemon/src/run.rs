@@ -9,13 +9,13 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use pghot_engine::{Gates, History, Machine, Migrator};
+use pghot_events::event;
 use pghot_hotness::Nid;
 use pghot_linux::claim::Claim;
 use pghot_linux::knobs::{Knobs, KnobsError};
 use pghot_linux::topology::Topology;
 use pghot_linux::{Host, Reclaimer, SysRoot, bpf};
 use pghot_sources::{RecordMaps, SOURCES, tunables};
-use tracing::{info, warn};
 
 use crate::config::{Options, mode_name};
 use crate::demoter;
@@ -58,7 +58,10 @@ pub fn run(mut options: Options, root: &SysRoot) -> Result<(), RunError> {
             break;
         };
         let has_changed = session(&mut options, root, &topology, &nids, stop)?;
-        info!("stopped, and the kernel settings are as they were");
+        event!(
+            daemon_stopped,
+            "stopped, and the kernel settings are as they were"
+        );
         if !has_changed {
             break;
         }
@@ -81,7 +84,10 @@ fn lower_tier(
         match lower_tier_nids(&topology, root) {
             Err(RunError::NoLowerTier) if waits => {
                 if !is_said {
-                    info!("this machine has no lower memory tier: waiting for one");
+                    event!(
+                        lower_tier_awaited,
+                        "this machine has no lower memory tier: waiting for one"
+                    );
                     is_said = true;
                 }
                 service::waiting();
@@ -153,7 +159,10 @@ fn watch(shared: &Shared, tier: &mut TierWatch) -> bool {
         shared.note_free_space(now);
         shared.check_sources(now);
         if tier.has_changed(&shared.root, now) {
-            info!("the memory of this machine has changed: pghot begins anew");
+            event!(
+                memory_changed,
+                "the memory of this machine has changed: pghot begins anew"
+            );
             return true;
         }
     }
@@ -189,7 +198,8 @@ fn start(
 
 fn announce(options: &Options, shared: &Shared) {
     let nids = shared.migrators.iter().map(|it| it.nid.to_string());
-    info!(
+    event!(
+        daemon_started,
         "promoting from node {} in {} mode{}; control socket {}",
         nids.collect::<Vec<_>>().join(", "),
         mode_name(options.settings.mode),
@@ -209,7 +219,10 @@ fn start_sources(shared: &Shared) -> Result<(), RunError> {
     let mut sources = lock(&shared.sources);
     sources.enable(enabled);
     if enabled == 0 {
-        warn!("enabled_sources is 0: no access is seen until `pghot set enabled_sources`");
+        event!(
+            no_source_enabled,
+            "enabled_sources is 0: no access is seen until `pghot set enabled_sources`"
+        );
     } else if !sources.is_any_running() {
         return Err(RunError::NoSource(sources.why_none()));
     }

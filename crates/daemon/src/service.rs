@@ -6,8 +6,9 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use pghot_engine::Outcome;
+use pghot_events::event;
 use sd_notify::NotifyState;
-use tracing::{debug, error};
+use tracing::debug;
 
 use crate::error::RunError;
 use crate::lock;
@@ -61,7 +62,7 @@ fn watch(
     while !shared.stop.is_requested() {
         if let Some(thread) = pulses.stuck_for(limit) {
             let hung = RunError::Hung { thread, limit };
-            error!("{hung}");
+            event!(thread_hung, "{hung}");
             shared.stop.request();
             return Err(hung);
         }

@@ -8,6 +8,7 @@ use pghot_engine::demoter::DemoterReport;
 use pghot_engine::exchange::FaultTimes;
 use pghot_engine::marking::MarkingReport;
 use pghot_engine::{Journal, Moved, PassReport, QuickFault, Settings, Totals};
+use pghot_events::event;
 use pghot_hotness::{Nid, Rule, Swept, Table};
 use pghot_linux::SysRoot;
 use pghot_linux::host::monotonic;
@@ -242,7 +243,13 @@ impl Shared {
             sources.enable(enabled);
         }
         let shown = tunables::find(name).map(|tunable| settings.show(tunable));
-        tracing::info!("{name} is {} now", shown.unwrap_or_default());
+        let shown = shown.unwrap_or_default();
+        event!(
+            tunable_changed,
+            tunable = name,
+            value = shown,
+            "{name} is {shown} now"
+        );
         *self.active.write().unwrap_or_else(PoisonError::into_inner) = (settings, rule);
         self.config_generation.fetch_add(1, Ordering::Relaxed);
         Ok(())

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::thread;
 
+use pghot_events::event;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
-use tracing::info;
 
 use crate::error::RunError;
 use crate::stop::Ending;
@@ -26,7 +26,7 @@ impl SignalWatch {
         let ending = Arc::clone(ending);
         let wait = move || {
             for signal in signals.forever() {
-                info!("stopping on signal {signal}");
+                event!(daemon_stopping, signal, "stopping on signal {signal}");
                 ending.request();
             }
         };

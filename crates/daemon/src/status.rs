@@ -54,8 +54,25 @@ pub struct Status {
     pub section_marks_bytes: u64,
     /// Growth of the kernel's counters since the start; `null` for those that it lacks.
     pub vmstat_growth: BTreeMap<String, Option<u64>>,
+    /// What the daemon told and nobody took.
+    pub lost: Lost,
     /// What an operator should know, in sentences.
     pub warnings: Vec<String>,
+}
+
+/// What did not reach its reader, since the start: no reader is waited for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lost {
+    /// Lines of the log.
+    pub log_lines: u64,
+}
+
+impl Lost {
+    /// A warning, if something was lost.
+    pub fn sentence(&self) -> Option<String> {
+        let lines = self.log_lines;
+        (lines > 0).then(|| format!("{lines} lines of the log were lost: its reader is too slow"))
+    }
 }
 
 /// One tunable.

@@ -359,6 +359,12 @@ pub const METRICS: &[Metric] = &[
         |status, to| to.whole(status.warnings.len() as u64),
     ),
     counter(
+        ("pghot_lost_log_lines", "lines"),
+        &[],
+        "Lines of the log that its reader was too slow for.",
+        |status, to| to.whole(status.lost.log_lines),
+    ),
+    counter(
         ("pghot_cpu_seconds", "seconds"),
         &[],
         "CPU time of the daemon.",

@@ -598,7 +598,7 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__run)
-            opts="-h --config --dry-run --wait-for-lower-tier --mode --socket --status-socket --hint-socket --state-file --metrics-address --log-format --freq-threshold --freq-window-ms --target-nid --kmigrated-sleep-ms --kmigrated-batch-nr --promote-rate-limit-MBps --demote-rate-limit-MBps --quick-fault-ms --enabled-sources --scan-stall-max-ms --scan-cpu-max-percent --help"
+            opts="-h --config --dry-run --wait-for-lower-tier --mode --socket --status-socket --hint-socket --state-file --metrics-address --log-format --otlp-endpoint --freq-threshold --freq-window-ms --target-nid --kmigrated-sleep-ms --kmigrated-batch-nr --promote-rate-limit-MBps --demote-rate-limit-MBps --quick-fault-ms --enabled-sources --scan-stall-max-ms --scan-cpu-max-percent --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -633,6 +633,10 @@ _pghot() {
                     return 0
                     ;;
                 --log-format)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --otlp-endpoint)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

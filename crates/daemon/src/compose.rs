@@ -36,8 +36,9 @@ pub fn status(shared: &Shared) -> Status {
     }
     let lost = Lost {
         log_lines: log::lines_lost(),
+        spans: shared.spans.lost(),
     };
-    warnings.extend(lost.sentence());
+    warnings.extend(lost.sentences());
     let (records_bytes, section_marks_bytes) = shared.table.bytes();
     let lower = |migrator| lower_node(shared, &settings, migrator, is_seeing);
     Status {
@@ -99,6 +100,8 @@ fn lower_node(
         totals: published.totals,
         why: why(&published.last_pass, settings, shared.dry_run, is_seeing),
         last_pass: published.last_pass,
+        pass_durations: published.passes,
+        batch_durations: published.batches,
     }
 }
 

@@ -39,6 +39,8 @@ pub struct Options {
     pub metrics_address: Option<SocketAddr>,
     /// How the log is written.
     pub log_format: LogFormat,
+    /// Who collects traces, if somebody does.
+    pub otlp_endpoint: Option<SocketAddr>,
 }
 
 /// An option that is no tunable: it is fixed while the daemon runs.
@@ -111,19 +113,7 @@ pub const DAEMON_OPTIONS: &[DaemonOption] = &[
               `127.0.0.1:9464` or `[::1]:9464`, or `off`. Everybody who reaches the port may read \
               them. A TCP socket that the service manager passes is taken instead.",
         default: "off",
-        store: |options, text| {
-            let not_one = |_| {
-                format!(
-                    "metrics_address is an address and a port such as 127.0.0.1:9464, or off, not \
-                     `{text}`"
-                )
-            };
-            options.metrics_address = match text {
-                "off" => None,
-                text => Some(text.parse().map_err(not_one)?),
-            };
-            Ok(())
-        },
+        store: |options, text| store_address("metrics_address", &mut options.metrics_address, text),
     },
     DaemonOption {
         name: "log_format",
@@ -138,6 +128,15 @@ pub const DAEMON_OPTIONS: &[DaemonOption] = &[
             options.log_format = text.parse().map_err(not_one)?;
             Ok(())
         },
+    },
+    DaemonOption {
+        name: "otlp_endpoint",
+        value_name: "ADDRESS",
+        doc: "A collector of OpenTelemetry that gets a trace of each pass that sees ready pages: its \
+              address and port for OTLP over HTTP, such as `127.0.0.1:4318`, or `off`. What it does \
+              not take is dropped.",
+        default: "off",
+        store: |options, text| store_address("otlp_endpoint", &mut options.otlp_endpoint, text),
     },
 ];
 
@@ -154,6 +153,16 @@ fn store_path(name: &str, to: &mut PathBuf, text: &str) -> Result<(), String> {
         return Err(format!("{name} is a path, and is empty here"));
     }
     *to = text.into();
+    Ok(())
+}
+
+fn store_address(name: &str, to: &mut Option<SocketAddr>, text: &str) -> Result<(), String> {
+    let not_one =
+        |_| format!("{name} is an address and a port as in 127.0.0.1:9464, or off, not `{text}`");
+    *to = match text {
+        "off" => None,
+        text => Some(text.parse().map_err(not_one)?),
+    };
     Ok(())
 }
 
@@ -303,6 +312,7 @@ fn resolve(assignments: &[Assignment]) -> Result<Options, ConfigError> {
         state_file: PathBuf::new(),
         metrics_address: None,
         log_format: LogFormat::default(),
+        otlp_endpoint: None,
     };
     let invalid = |origin: &Origin, message| ConfigError::Invalid {
         origin: origin.clone(),
@@ -354,7 +364,8 @@ mod tests {
     fn every_option_can_be_set_in_the_file() {
         let mut text = "mode = \"precision\"\nsocket = \"/a\"\nstatus_socket = \"/d\"\n\
                         hint_socket = \"/c\"\nstate_file = \"/b\"\n\
-                        metrics_address = \"[::1]:9464\"\nlog_format = \"json\"\n"
+                        metrics_address = \"[::1]:9464\"\nlog_format = \"json\"\n\
+                        otlp_endpoint = \"[::1]:4318\"\n"
             .to_owned();
         for tunable in tunables::all() {
             let (_, max) = (tunable.range)(Format::Precision);
@@ -429,6 +440,10 @@ mod tests {
             (
                 "mode = \"default\"\nmode = \"default\"",
                 "line 2: this is not TOML",
+            ),
+            (
+                "otlp_endpoint = \"http://collector\"",
+                "line 1: otlp_endpoint is an address and a port",
             ),
             (
                 "log_format = \"xml\"",

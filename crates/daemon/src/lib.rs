@@ -18,6 +18,7 @@ pub mod status;
 
 mod compose;
 mod demoter;
+mod durations;
 mod free_space;
 mod heap;
 mod latency;
@@ -39,6 +40,8 @@ mod stop;
 mod testing;
 mod tier_watch;
 mod tiers;
+mod timed;
+mod traces;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

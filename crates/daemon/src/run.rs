@@ -34,6 +34,7 @@ use crate::sources::Sources;
 use crate::stop::{Ending, Stop, joined_by};
 use crate::tier_watch::TierWatch;
 use crate::tiers::{check_target, lower_tier_nids, span_of};
+use crate::traces::Spans;
 
 /// Between two looks at what the daemon depends on: settings that others change, threads of
 /// sources, and the machine's memory. Ageing keeps up with it: the least that times in records are
@@ -51,13 +52,14 @@ pub fn run(mut options: Options, root: &SysRoot) -> Result<(), RunError> {
     // First, so that from here on a signal ends the daemon in good order.
     let ending = Arc::new(Ending::default());
     let _signals = SignalWatch::start(&ending)?;
+    let (spans, _sending) = Spans::start(options.otlp_endpoint).map_err(RunError::Thread)?;
     let mut waits = options.wait_for_lower_tier;
     loop {
         let stop = ending.new_session();
         let Some((topology, nids)) = lower_tier(root, waits, &stop)? else {
             break;
         };
-        let has_changed = session(&mut options, root, &topology, &nids, stop)?;
+        let has_changed = session(&mut options, root, &topology, &nids, &spans, stop)?;
         event!(
             daemon_stopped,
             "stopped, and the kernel settings are as they were"
@@ -105,6 +107,7 @@ fn session(
     root: &SysRoot,
     topology: &Topology,
     nids: &[Nid],
+    spans: &Spans,
     stop: Arc<Stop>,
 ) -> Result<bool, RunError> {
     check_target(topology, &options.settings)?;
@@ -122,7 +125,8 @@ fn session(
     let launcher = KernelLauncher::new(root, topology, options, maps, &table, knobs);
     let config = tunables::config(&settings, settings.rule()?);
     let sources = Sources::new(SOURCES, Box::new(launcher), &config);
-    let shared = Shared::new(root.clone(), table, settings, nids, sources, dry_run, stop)?;
+    let mut shared = Shared::new(root.clone(), table, settings, nids, sources, dry_run, stop)?;
+    shared.spans = spans.clone();
     let shared = Arc::new(shared);
     let mut threads = Threads::default();
     let started = start(options, topology, listeners, &shared, &mut threads);

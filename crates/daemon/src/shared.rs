@@ -17,6 +17,7 @@ use pghot_linux::topology::Topology;
 use pghot_linux::vmstat::Vmstat;
 use pghot_sources::tunables;
 
+use crate::durations::Durations;
 use crate::error::RunError;
 use crate::free_space::FreeSpace;
 use crate::latency::Latency;
@@ -24,6 +25,7 @@ use crate::lock;
 use crate::sources::Sources;
 use crate::stop::Stop;
 use crate::tiers::check_target;
+use crate::traces::Spans;
 
 /// Moved pages that may wait until their waits are measured: what one pass moves at most.
 const MOVED_MAX: usize = 1 << 18;
@@ -48,6 +50,10 @@ pub struct Published {
     pub totals: Totals,
     /// The newest pass.
     pub last_pass: PassReport,
+    /// How long passes took.
+    pub passes: Durations,
+    /// How long batches took.
+    pub batches: Durations,
 }
 
 /// What is known of the demoter.
@@ -95,6 +101,8 @@ pub struct Shared {
     pub demoter: DemoterState,
     /// What moving pages costs.
     pub moving: MovingTime,
+    /// Where spans of passes go.
+    pub spans: Spans,
     /// The free memory of the top tier.
     free_space: Mutex<FreeSpace>,
     /// The settings in force, with the rule made from them.
@@ -121,6 +129,7 @@ impl Shared {
             vmstat_at_start: Vmstat::read(&root).ok(),
             demoter: DemoterState::default(),
             moving: MovingTime::default(),
+            spans: Spans::default(),
             free_space: Mutex::new(FreeSpace::open(&root)),
             root,
             table,

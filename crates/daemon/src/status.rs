@@ -8,6 +8,7 @@ use pghot_engine::{PassReport, Totals};
 use pghot_sources::{SourceCost, SourceStats};
 use serde::{Deserialize, Serialize};
 
+use crate::durations::Durations;
 use crate::latency::LatencyReport;
 
 /// What the daemon does.
@@ -65,13 +66,23 @@ pub struct Status {
 pub struct Lost {
     /// Lines of the log.
     pub log_lines: u64,
+    /// Spans of traces.
+    pub spans: u64,
 }
 
 impl Lost {
-    /// A warning, if something was lost.
-    pub fn sentence(&self) -> Option<String> {
-        let lines = self.log_lines;
-        (lines > 0).then(|| format!("{lines} lines of the log were lost: its reader is too slow"))
+    /// Warnings of what was lost.
+    pub fn sentences(&self) -> impl Iterator<Item = String> {
+        let lines = (
+            self.log_lines,
+            "lines of the log were lost: its reader is too slow",
+        );
+        let spans = (
+            self.spans,
+            "spans were lost: the collector of traces does not take them",
+        );
+        let lost = [lines, spans].into_iter().filter(|(count, _)| *count > 0);
+        lost.map(|(count, what)| format!("{count} {what}"))
     }
 }
 
@@ -99,6 +110,10 @@ pub struct LowerNode {
     pub totals: Totals,
     /// The newest pass.
     pub last_pass: PassReport,
+    /// How long passes took.
+    pub pass_durations: Durations,
+    /// How long batches took.
+    pub batch_durations: Durations,
     /// Why pages stay where they are, in sentences.
     pub why: Vec<String>,
 }

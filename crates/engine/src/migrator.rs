@@ -201,7 +201,8 @@ impl Migrator {
     fn promote_hottest(&mut self, pass: &mut Pass, now_ms: u64) {
         self.pick(pass, now_ms);
         let picked = self.hottest.finish().to_vec();
-        let left = self.hottest.seen() - picked.len() as u64;
+        pass.report.picked = picked.len() as u64;
+        let left = self.hottest.seen() - pass.report.picked;
         let held = match pass.scarce.is_empty() {
             true => Held::RateLimit,
             false => Held::NoRoom,

@@ -87,6 +87,8 @@ pub struct PassReport {
     pub ended_ms: u64,
     /// Ready pages it saw.
     pub ready: u64,
+    /// Of those, the hottest that it went on with.
+    pub picked: u64,
     /// Base pages that moved.
     pub moved_pages: u64,
     /// Ready pages that wait, by reason.

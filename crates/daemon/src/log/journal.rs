@@ -5,7 +5,7 @@
 
 use std::env;
 use std::fmt::Debug;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, Write, stderr};
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
@@ -25,16 +25,18 @@ pub const SOCKET: &str = "/run/systemd/journal/socket";
 /// A longer value is cut, so that an entry fits into a datagram. Only libbpf says so much.
 const VALUE_BYTES_MAX: usize = 32 << 10;
 
-/// Whether the standard error goes to the journal: JOURNAL_STREAM has its device and inode then.
+/// Whether the standard error goes to the journal.
 pub fn has_stderr() -> bool {
-    let Ok(owned) = stderr().as_fd().try_clone_to_owned() else {
-        return false;
-    };
-    let Ok(meant) = File::from(owned).metadata() else {
-        return false;
-    };
     let stream = env::var("JOURNAL_STREAM").unwrap_or_default();
-    stream == format!("{}:{}", meant.dev(), meant.ino()) && Path::new(SOCKET).exists()
+    let stderr = stderr().as_fd().try_clone_to_owned().map(File::from);
+    stderr.is_ok_and(|stderr| is_stream(&stream, &stderr)) && Path::new(SOCKET).exists()
+}
+
+/// Whether JOURNAL_STREAM means this file: it has the device and the inode. A program whose standard
+/// error was sent elsewhere still has the variable.
+pub fn is_stream(stream: &str, file: &File) -> bool {
+    let is_it = |meant: Metadata| stream == format!("{}:{}", meant.dev(), meant.ino());
+    file.metadata().is_ok_and(is_it)
 }
 
 /// The journal, each write an entry.

@@ -1,6 +1,7 @@
 //! What readers of every kind get, and that none of them is waited for.
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixDatagram;
 use std::sync::mpsc;
 use std::thread;
@@ -86,6 +87,18 @@ fn an_entry_of_the_journal_has_fields() {
 }
 
 #[test]
+fn the_journal_is_known_by_its_stream() {
+    let dir = tempfile::tempdir().unwrap();
+    let (ours, other) = (dir.path().join("ours"), dir.path().join("other"));
+    let (ours, other) = (File::create(ours).unwrap(), File::create(other).unwrap());
+    let meant = ours.metadata().unwrap();
+    let stream = format!("{}:{}", meant.dev(), meant.ino());
+    assert!(journal::is_stream(&stream, &ours));
+    assert!(!journal::is_stream(&stream, &other));
+    assert!(!journal::is_stream("", &ours));
+}
+
+#[test]
 fn no_journal_is_one_sentence() {
     let error = journal::Socket::open("/nonexistent/socket").err().unwrap();
     let error = LogError(error).to_string();
@@ -109,6 +122,7 @@ fn flood(format: LogFormat, lines: &Outbox<Line>) -> Duration {
             longest = longest.max(before.elapsed());
         }
     });
+    println!("the slowest of {FLOOD} calls took {longest:?}");
     longest
 }
 

@@ -148,17 +148,19 @@ pub const METRICS: &[Metric] = &[
         "Passes of the migrator over the node; they go on while nothing moves.",
         |status, to| to.lower(status, |node| node.totals.passes),
     ),
-    gauge(
-        ("pghot_last_pass_duration_seconds", "seconds"),
+    metric(
+        Kind::Histogram,
+        ("pghot_pass_duration_seconds", "seconds"),
         NID,
-        "How long the newest pass took.",
-        |status, to| {
-            for node in &status.lower_tier {
-                let pass = &node.last_pass;
-                let ms = pass.ended_ms.saturating_sub(pass.started_ms);
-                to.add(vec![label(node.nid)], Value::Real(ms as f64 / 1000.0));
-            }
-        },
+        "How long passes took.",
+        |status, to| to.durations(status, |node| &node.pass_durations),
+    ),
+    metric(
+        Kind::Histogram,
+        ("pghot_batch_duration_seconds", "seconds"),
+        NID,
+        "How long the kernel took for batches.",
+        |status, to| to.durations(status, |node| &node.batch_durations),
     ),
     gauge(
         ("pghot_node_absent", ""),
@@ -189,7 +191,7 @@ pub const METRICS: &[Metric] = &[
         ("pghot_ready_to_moved_seconds", "seconds"),
         &[],
         "How long sampled pages waited from ready to moved; one page in 64 is sampled.",
-        |status, to| to.add(Vec::new(), Value::Waits(status.latency.clone())),
+        |status, to| to.add(Vec::new(), Value::Counts((&status.latency).into())),
     ),
     // --- The top tier ---
     gauge(
@@ -363,6 +365,12 @@ pub const METRICS: &[Metric] = &[
         &[],
         "Lines of the log that its reader was too slow for.",
         |status, to| to.whole(status.lost.log_lines),
+    ),
+    counter(
+        ("pghot_lost_spans", "spans"),
+        &[],
+        "Spans of traces that the collector did not take.",
+        |status, to| to.whole(status.lost.spans),
     ),
     counter(
         ("pghot_cpu_seconds", "seconds"),

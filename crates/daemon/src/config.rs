@@ -118,9 +118,9 @@ pub const DAEMON_OPTIONS: &[DaemonOption] = &[
     DaemonOption {
         name: "log_format",
         value_name: "FORMAT",
-        doc: "How the log is written: `text` and `json` are lines on the standard error, `journald` \
-              are entries of the journal with fields such as PGHOT_EVENT. `auto` is `journald` if \
-              the standard error goes to the journal, else `text`.",
+        doc: "How the log is written: `text` and `json` are lines on the standard error, \
+              `journald` are entries of the journal with fields such as PGHOT_EVENT. `auto` is \
+              `journald` if the standard error goes to the journal, else `text`.",
         default: "auto",
         store: |options, text| {
             let not_one =
@@ -132,11 +132,11 @@ pub const DAEMON_OPTIONS: &[DaemonOption] = &[
     DaemonOption {
         name: "otlp_endpoint",
         value_name: "ADDRESS",
-        doc: "A collector of OpenTelemetry that gets a trace of each pass that sees ready pages: its \
-              address and port for OTLP over HTTP, such as `127.0.0.1:4318`, or `off`. What it does \
-              not take is dropped.",
+        doc: "A collector of OpenTelemetry that gets a trace of each pass that sees ready pages: \
+              its address and port for OTLP over HTTP, such as `127.0.0.1:4318`, or `off`. What it \
+              does not take is dropped.",
         default: "off",
-        store: |options, text| store_address("otlp_endpoint", &mut options.otlp_endpoint, text),
+        store: |to, text| store_address("otlp_endpoint", &mut to.otlp_endpoint, text),
     },
 ];
 

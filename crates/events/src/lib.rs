@@ -160,9 +160,12 @@ events! {
     metrics_stopped WARN
         "Metrics are not served any more."
         "Restart pghot, and report the message."
-    spans_not_taken WARN "The collector of traces does not take spans; they are counted and dropped."
+    spans_not_taken WARN
+        "The collector of traces does not take spans; they are counted and dropped."
         "Look at the collector; `otlp_endpoint` names it."
-    spans_taken INFO "The collector takes spans." ""
+    spans_taken INFO
+        "The collector takes spans."
+        ""
     log_lines_lost WARN
         "Whoever reads the log was too slow; lines are missing."
         "Look at the reader, or log less: RUST_LOG."

@@ -32,8 +32,8 @@ pub fn has_stderr() -> bool {
     stderr.is_ok_and(|stderr| is_stream(&stream, &stderr)) && Path::new(SOCKET).exists()
 }
 
-/// Whether JOURNAL_STREAM means this file: it has the device and the inode. A program whose standard
-/// error was sent elsewhere still has the variable.
+/// Whether JOURNAL_STREAM means this file: it has the device and the inode. A program whose
+/// standard error was sent elsewhere still has the variable.
 pub fn is_stream(stream: &str, file: &File) -> bool {
     let is_it = |meant: Metadata| stream == format!("{}:{}", meant.dev(), meant.ino());
     file.metadata().is_ok_and(is_it)

@@ -1,7 +1,7 @@
 //! OTLP over HTTP, in JSON: a request for each delivery, on a connection of its own.
 //!
-//! The crates of OpenTelemetry would add 1.1 MB and forty crates, and do not say how many spans they
-//! drop. What is sent is checked against their types in the tests.
+//! The crates of OpenTelemetry would add 1.1 MB and forty crates, and do not say how many spans
+//! they drop. What is sent is checked against their types in the tests.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};

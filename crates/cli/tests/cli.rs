@@ -117,6 +117,7 @@ fn profiles_are_replayed_and_damaged_ones_refused() {
     let interval = |number| Interval {
         number,
         cpu_us: 1_000_000,
+        lower: Touched::default(),
         touched: Touched::of(vec![7168..8192, 0..1]),
     };
     let profile = Profile {

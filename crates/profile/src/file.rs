@@ -17,7 +17,7 @@ use crate::{Invalid, Profile};
 pub const MAGIC: &[u8; 8] = b"pghotprf";
 
 /// Of the format.
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 
 const HEADER_BYTES: usize = MAGIC.len() + 2 + 4;
 
@@ -142,6 +142,7 @@ mod tests {
         let interval = |number, pages| Interval {
             number,
             cpu_us: 500_000,
+            lower: Touched::of(vec![700..701]),
             touched: Touched::of(vec![pages, 700..701]),
         };
         Profile {
@@ -200,6 +201,9 @@ mod tests {
         refused(&format!("{process}.intervals[3].touched"), |p| {
             p.processes[0].intervals[1].touched = Touched::of(vec![3..4, 1023..1025]);
         });
+        refused(&format!("{process}.intervals[3].lower"), |p| {
+            p.processes[0].intervals[1].lower = Touched::of(vec![4..6]);
+        });
     }
 
     #[test]
@@ -211,8 +215,8 @@ mod tests {
             assert!(decode(&whole[..length]).is_err(), "{length}");
         }
         let mut later = whole.clone();
-        later[8] = 2;
-        assert_eq!(decode(&later), Err(Damage::Version(2)));
+        later[8] = 3;
+        assert_eq!(decode(&later), Err(Damage::Version(3)));
         let mut changed = whole.clone();
         *changed.last_mut().unwrap() ^= 1;
         assert_eq!(decode(&changed), Err(Damage::Checksum));

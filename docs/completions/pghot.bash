@@ -25,6 +25,9 @@ _pghot() {
             pghot,generate)
                 cmd="pghot__subcmd__generate"
                 ;;
+            pghot,heatmap)
+                cmd="pghot__subcmd__heatmap"
+                ;;
             pghot,help)
                 cmd="pghot__subcmd__help"
                 ;;
@@ -63,6 +66,9 @@ _pghot() {
                 ;;
             pghot__subcmd__help,generate)
                 cmd="pghot__subcmd__help__subcmd__generate"
+                ;;
+            pghot__subcmd__help,heatmap)
+                cmd="pghot__subcmd__help__subcmd__heatmap"
                 ;;
             pghot__subcmd__help,help)
                 cmd="pghot__subcmd__help__subcmd__help"
@@ -152,7 +158,7 @@ _pghot() {
 
     case "${cmd}" in
         pghot)
-            opts="-h -V --help --version run status metrics top explain hint set doctor restore record sim generate help"
+            opts="-h -V --help --version run status metrics top explain hint set doctor restore record heatmap sim generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -223,8 +229,62 @@ _pghot() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        pghot__subcmd__heatmap)
+            opts="-h --pid --program --html --json --width --rows --seconds --interval-ms --stall-max-ms --pause-sources --config --socket --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --pid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --program)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --html)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --width)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --rows)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --seconds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --interval-ms)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --stall-max-ms)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         pghot__subcmd__help)
-            opts="run status metrics top explain hint set doctor restore record sim generate help"
+            opts="run status metrics top explain hint set doctor restore record heatmap sim generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -266,6 +326,20 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__help__subcmd__generate)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        pghot__subcmd__help__subcmd__heatmap)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -534,13 +608,17 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__record)
-            opts="-h --pid --seconds --interval-ms --stall-max-ms --no-names --pause-sources --out --config --socket --help"
+            opts="-h --pid --no-names --out --seconds --interval-ms --stall-max-ms --pause-sources --config --socket --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --pid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --out)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -553,10 +631,6 @@ _pghot() {
                     return 0
                     ;;
                 --stall-max-ms)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --out)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -968,12 +1042,16 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__status)
-            opts="-h --json --config --socket --status-socket --help"
+            opts="-h --json --html --config --socket --status-socket --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --html)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --config)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

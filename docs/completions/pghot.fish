@@ -35,7 +35,8 @@ complete -c pghot -n "__fish_pghot_needs_command" -f -a "hint" -d 'Hint that a p
 complete -c pghot -n "__fish_pghot_needs_command" -f -a "set" -d 'Change a tunable of the running daemon'
 complete -c pghot -n "__fish_pghot_needs_command" -f -a "doctor" -d 'Check what this kernel and machine offer, and what would fight with pghot'
 complete -c pghot -n "__fish_pghot_needs_command" -f -a "restore" -d 'Put back the kernel settings that a killed daemon left changed'
-complete -c pghot -n "__fish_pghot_needs_command" -f -a "record" -d 'Record which memory programs touch, over time, for `pghot sim replay`'
+complete -c pghot -n "__fish_pghot_needs_command" -f -a "record" -d 'Record which memory programs touch, over time, for `pghot sim replay` and `heatmap`'
+complete -c pghot -n "__fish_pghot_needs_command" -f -a "heatmap" -d 'Draw which memory was touched when, and in which tier it was'
 complete -c pghot -n "__fish_pghot_needs_command" -f -a "sim" -d 'Run pghot\'s engine, and models of others, on a modelled machine'
 complete -c pghot -n "__fish_pghot_needs_command" -f -a "generate" -d 'Write man pages, shell completions, the reference of tunables or a config file'
 complete -c pghot -n "__fish_pghot_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
@@ -62,6 +63,7 @@ complete -c pghot -n "__fish_pghot_using_subcommand run" -l scan-cpu-max-percent
 complete -c pghot -n "__fish_pghot_using_subcommand run" -l dry-run -d 'Observe and decide, but move nothing'
 complete -c pghot -n "__fish_pghot_using_subcommand run" -l wait-for-lower-tier -d 'Where there is no lower tier yet, wait until its memory comes online'
 complete -c pghot -n "__fish_pghot_using_subcommand run" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c pghot -n "__fish_pghot_using_subcommand status" -l html -d 'Write one page that works offline' -r -F
 complete -c pghot -n "__fish_pghot_using_subcommand status" -l config -d 'The config file, in TOML [default: /etc/pghot/pghot.toml, if it exists]' -r -F
 complete -c pghot -n "__fish_pghot_using_subcommand status" -l socket -d 'The control socket, on which `pghot status`, `explain` and `set` reach the daemon. [default: /run/pghot/pghot.sock]' -r
 complete -c pghot -n "__fish_pghot_using_subcommand status" -l status-socket -d 'Where `pghot top`, `status` and `explain --last` reach the daemon without root: the members of the group `pghot` may connect, if there is such a group. It tells the status and the newest decisions, and changes nothing. [default: /run/pghot/status.sock]' -r
@@ -95,15 +97,28 @@ complete -c pghot -n "__fish_pghot_using_subcommand restore" -l config -d 'The c
 complete -c pghot -n "__fish_pghot_using_subcommand restore" -l state-file -d 'Where the kernel settings that pghot changes are noted, so that they can be put back. [default: /run/pghot/state.json]' -r
 complete -c pghot -n "__fish_pghot_using_subcommand restore" -s h -l help -d 'Print help'
 complete -c pghot -n "__fish_pghot_using_subcommand record" -l pid -d 'A process to record, again for more; all of 8 MiB or more without' -r
+complete -c pghot -n "__fish_pghot_using_subcommand record" -l out -d 'Where the profile goes' -r -F
 complete -c pghot -n "__fish_pghot_using_subcommand record" -l seconds -d 'How long to record' -r
 complete -c pghot -n "__fish_pghot_using_subcommand record" -l interval-ms -d 'Time between two looks at a process' -r
 complete -c pghot -n "__fish_pghot_using_subcommand record" -l stall-max-ms -d 'How long clearing may keep a process from changing its mappings; where that is too short, a way is taken that does not see shared pages' -r
-complete -c pghot -n "__fish_pghot_using_subcommand record" -l out -d 'Where the profile goes' -r -F
 complete -c pghot -n "__fish_pghot_using_subcommand record" -l config -d 'The config file, in TOML [default: /etc/pghot/pghot.toml, if it exists]' -r -F
 complete -c pghot -n "__fish_pghot_using_subcommand record" -l socket -d 'The control socket, on which `pghot status`, `explain` and `set` reach the daemon. [default: /run/pghot/pghot.sock]' -r
 complete -c pghot -n "__fish_pghot_using_subcommand record" -l no-names -d 'Leave out the programs\' names'
 complete -c pghot -n "__fish_pghot_using_subcommand record" -l pause-sources -d 'Switch those of the daemon\'s sources off for the recording that read the same accessed bits; without, it refuses to record beside them'
 complete -c pghot -n "__fish_pghot_using_subcommand record" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c pghot -n "__fish_pghot_using_subcommand heatmap" -l pid -d 'Record this process now instead, and keep nothing; needs root' -r
+complete -c pghot -n "__fish_pghot_using_subcommand heatmap" -l program -d 'The program to show; without, the one that touched most' -r
+complete -c pghot -n "__fish_pghot_using_subcommand heatmap" -l html -d 'Write one page that works offline, with the programs that touched most' -r -F
+complete -c pghot -n "__fish_pghot_using_subcommand heatmap" -l width -d 'Columns of text; those of the terminal without, or 80' -r
+complete -c pghot -n "__fish_pghot_using_subcommand heatmap" -l rows -d 'Rows of memory at most; as many as the terminal has without, or 24' -r
+complete -c pghot -n "__fish_pghot_using_subcommand heatmap" -l seconds -d 'How long to record' -r
+complete -c pghot -n "__fish_pghot_using_subcommand heatmap" -l interval-ms -d 'Time between two looks at a process' -r
+complete -c pghot -n "__fish_pghot_using_subcommand heatmap" -l stall-max-ms -d 'How long clearing may keep a process from changing its mappings; where that is too short, a way is taken that does not see shared pages' -r
+complete -c pghot -n "__fish_pghot_using_subcommand heatmap" -l config -d 'The config file, in TOML [default: /etc/pghot/pghot.toml, if it exists]' -r -F
+complete -c pghot -n "__fish_pghot_using_subcommand heatmap" -l socket -d 'The control socket, on which `pghot status`, `explain` and `set` reach the daemon. [default: /run/pghot/pghot.sock]' -r
+complete -c pghot -n "__fish_pghot_using_subcommand heatmap" -l json -d 'Print JSON'
+complete -c pghot -n "__fish_pghot_using_subcommand heatmap" -l pause-sources -d 'Switch those of the daemon\'s sources off for the recording that read the same accessed bits; without, it refuses to record beside them'
+complete -c pghot -n "__fish_pghot_using_subcommand heatmap" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c pghot -n "__fish_pghot_using_subcommand sim; and not __fish_seen_subcommand_from run replay sweep tables chaos help" -s h -l help -d 'Print help'
 complete -c pghot -n "__fish_pghot_using_subcommand sim; and not __fish_seen_subcommand_from run replay sweep tables chaos help" -f -a "run" -d 'Run a scenario under several systems and compare them'
 complete -c pghot -n "__fish_pghot_using_subcommand sim; and not __fish_seen_subcommand_from run replay sweep tables chaos help" -f -a "replay" -d 'Replay a recorded profile under several systems and compare them'
@@ -145,19 +160,20 @@ complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcomm
 complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from help" -f -a "chaos" -d 'Try the engine on random machines on which much goes wrong'
 complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c pghot -n "__fish_pghot_using_subcommand generate" -s h -l help -d 'Print help'
-complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status metrics top explain hint set doctor restore record sim generate help" -f -a "run" -d 'Run the daemon in the foreground until a signal ends it'
-complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status metrics top explain hint set doctor restore record sim generate help" -f -a "status" -d 'Show what the daemon does, and why nothing moves if nothing does'
-complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status metrics top explain hint set doctor restore record sim generate help" -f -a "metrics" -d 'Print the daemon\'s metrics once, for Prometheus'
-complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status metrics top explain hint set doctor restore record sim generate help" -f -a "top" -d 'Watch what the daemon does, live'
-complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status metrics top explain hint set doctor restore record sim generate help" -f -a "explain" -d 'Explain why a page moved or stayed'
-complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status metrics top explain hint set doctor restore record sim generate help" -f -a "hint" -d 'Hint that a process will use some of its memory'
-complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status metrics top explain hint set doctor restore record sim generate help" -f -a "set" -d 'Change a tunable of the running daemon'
-complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status metrics top explain hint set doctor restore record sim generate help" -f -a "doctor" -d 'Check what this kernel and machine offer, and what would fight with pghot'
-complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status metrics top explain hint set doctor restore record sim generate help" -f -a "restore" -d 'Put back the kernel settings that a killed daemon left changed'
-complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status metrics top explain hint set doctor restore record sim generate help" -f -a "record" -d 'Record which memory programs touch, over time, for `pghot sim replay`'
-complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status metrics top explain hint set doctor restore record sim generate help" -f -a "sim" -d 'Run pghot\'s engine, and models of others, on a modelled machine'
-complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status metrics top explain hint set doctor restore record sim generate help" -f -a "generate" -d 'Write man pages, shell completions, the reference of tunables or a config file'
-complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status metrics top explain hint set doctor restore record sim generate help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status metrics top explain hint set doctor restore record heatmap sim generate help" -f -a "run" -d 'Run the daemon in the foreground until a signal ends it'
+complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status metrics top explain hint set doctor restore record heatmap sim generate help" -f -a "status" -d 'Show what the daemon does, and why nothing moves if nothing does'
+complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status metrics top explain hint set doctor restore record heatmap sim generate help" -f -a "metrics" -d 'Print the daemon\'s metrics once, for Prometheus'
+complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status metrics top explain hint set doctor restore record heatmap sim generate help" -f -a "top" -d 'Watch what the daemon does, live'
+complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status metrics top explain hint set doctor restore record heatmap sim generate help" -f -a "explain" -d 'Explain why a page moved or stayed'
+complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status metrics top explain hint set doctor restore record heatmap sim generate help" -f -a "hint" -d 'Hint that a process will use some of its memory'
+complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status metrics top explain hint set doctor restore record heatmap sim generate help" -f -a "set" -d 'Change a tunable of the running daemon'
+complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status metrics top explain hint set doctor restore record heatmap sim generate help" -f -a "doctor" -d 'Check what this kernel and machine offer, and what would fight with pghot'
+complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status metrics top explain hint set doctor restore record heatmap sim generate help" -f -a "restore" -d 'Put back the kernel settings that a killed daemon left changed'
+complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status metrics top explain hint set doctor restore record heatmap sim generate help" -f -a "record" -d 'Record which memory programs touch, over time, for `pghot sim replay` and `heatmap`'
+complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status metrics top explain hint set doctor restore record heatmap sim generate help" -f -a "heatmap" -d 'Draw which memory was touched when, and in which tier it was'
+complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status metrics top explain hint set doctor restore record heatmap sim generate help" -f -a "sim" -d 'Run pghot\'s engine, and models of others, on a modelled machine'
+complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status metrics top explain hint set doctor restore record heatmap sim generate help" -f -a "generate" -d 'Write man pages, shell completions, the reference of tunables or a config file'
+complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_subcommand_from run status metrics top explain hint set doctor restore record heatmap sim generate help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c pghot -n "__fish_pghot_using_subcommand help; and __fish_seen_subcommand_from sim" -f -a "run" -d 'Run a scenario under several systems and compare them'
 complete -c pghot -n "__fish_pghot_using_subcommand help; and __fish_seen_subcommand_from sim" -f -a "replay" -d 'Replay a recorded profile under several systems and compare them'
 complete -c pghot -n "__fish_pghot_using_subcommand help; and __fish_seen_subcommand_from sim" -f -a "sweep" -d 'Vary the size of the top tier, and settings: how much DRAM can be dropped?'

@@ -59,12 +59,17 @@ const ROOMS: &[Room] = &[
         "crates/daemon",
         &["hotness", "engine", "events", "linux", "sources"],
     ),
-    room(
-        "crates/cli",
-        &[
-            "engine", "events", "hint", "hotness", "linux", "sources", "daemon", "sim", "profile",
-        ],
-    ),
+    Room {
+        // A plan that knows its hot set, for what is drawn of it.
+        tested_with: &["workloads"],
+        ..room(
+            "crates/cli",
+            &[
+                "engine", "events", "hint", "hotness", "linux", "page", "sources", "daemon", "sim",
+                "profile",
+            ],
+        )
+    },
     room(
         "crates/sim",
         &[

@@ -1,5 +1,7 @@
 //! The commands that ask the running daemon, or tell it something.
 
+use std::path::PathBuf;
+
 use anyhow::{Result, anyhow};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use pghot_daemon::config::DAEMON_OPTIONS;
@@ -10,14 +12,20 @@ use pghot_hint::{Answer, Hints, Range};
 use pghot_sources::{app_hint, tunables};
 
 use crate::args::{Usage, config, json, option_arg, options};
-use crate::output::{lines, say, say_json};
-use crate::{show_explain, show_status};
+use crate::output::{lines, say, say_json, write_page};
+use crate::{show_explain, show_status, status_page};
 
 /// The command `pghot status`.
 pub fn status_command() -> Command {
+    let html = Arg::new("html")
+        .long("html")
+        .value_name("FILE")
+        .value_parser(value_parser!(PathBuf))
+        .conflicts_with("json")
+        .help("Write one page that works offline");
     Command::new("status")
         .about("Show what the daemon does, and why nothing moves if nothing does")
-        .arg(json())
+        .args([json(), html])
         .args([config(), option_arg("socket"), option_arg("status_socket")])
 }
 
@@ -25,7 +33,10 @@ pub fn status_command() -> Command {
 pub fn status(matches: &ArgMatches) -> Result<()> {
     match request(matches, &Request::Status)? {
         Response::Status(status) if matches.get_flag("json") => say_json(&status),
-        Response::Status(status) => say(&show_status::text(&status)),
+        Response::Status(status) => match matches.get_one::<PathBuf>("html") {
+            Some(path) => write_page(path, &status_page::page(&status)),
+            None => say(&show_status::text(&status)),
+        },
         _ => Err(unexpected()),
     }
 }

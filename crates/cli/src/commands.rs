@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::{ArgMatches, Command};
 
 use crate::args::Usage;
-use crate::{ask, daemon, doctor, generate, record, sim, top};
+use crate::{ask, daemon, doctor, generate, heatmap, record, sim, top};
 
 /// The whole command.
 pub fn command() -> Command {
@@ -26,6 +26,7 @@ pub fn command() -> Command {
         .subcommand(doctor::command())
         .subcommand(daemon::restore_command())
         .subcommand(record::command())
+        .subcommand(heatmap::command())
         .subcommand(sim::command())
         .subcommand(generate::command())
 }
@@ -43,6 +44,7 @@ pub fn dispatch(matches: &ArgMatches) -> Result<ExitCode> {
         Some(("doctor", matches)) => return doctor::run(matches),
         Some(("restore", matches)) => daemon::restore(matches),
         Some(("record", matches)) => record::run(matches),
+        Some(("heatmap", matches)) => heatmap::run(matches),
         Some(("sim", matches)) => sim::dispatch(matches),
         Some(("generate", matches)) => generate::run(matches, command()),
         _ => Err(Usage("a command is missing, see `pghot --help`".into()).into()),

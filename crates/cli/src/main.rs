@@ -6,6 +6,7 @@ mod commands;
 mod daemon;
 mod doctor;
 mod generate;
+mod heatmap;
 mod output;
 mod progress;
 mod record;
@@ -16,6 +17,7 @@ mod sim;
 mod sim_compare;
 mod sim_replay;
 mod sim_sweep;
+mod status_page;
 mod top;
 mod units;
 

@@ -1,6 +1,8 @@
 //! What commands print.
 
+use std::fs;
 use std::io::{ErrorKind, Write, stdout};
+use std::path::Path;
 
 use anyhow::{Result, anyhow};
 
@@ -17,6 +19,12 @@ pub fn say(text: &str) -> Result<()> {
 /// The same of a value, as JSON.
 pub fn say_json(value: &impl serde::Serialize) -> Result<()> {
     say(&format!("{}\n", serde_json::to_string_pretty(value)?))
+}
+
+/// Writes a page, and says where it is.
+pub fn write_page(path: &Path, page: &str) -> Result<()> {
+    fs::write(path, page).map_err(|error| anyhow!("cannot write {}: {error}", path.display()))?;
+    say(&format!("{}\n", path.display()))
 }
 
 /// Sentences, one a line.

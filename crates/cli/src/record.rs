@@ -23,14 +23,6 @@ use crate::record_beside::{Paused, warn_of_the_kernels_readers};
 
 /// The command.
 pub fn command() -> Command {
-    let number = |id: &'static str, value, default, help| {
-        Arg::new(id)
-            .long(id)
-            .value_name(value)
-            .value_parser(value_parser!(u32).range(1..=3_600_000))
-            .default_value(default)
-            .help(help)
-    };
     let pid = Arg::new("pid")
         .long("pid")
         .value_name("PID")
@@ -41,13 +33,6 @@ pub fn command() -> Command {
         .long("no-names")
         .action(ArgAction::SetTrue)
         .help("Leave out the programs' names");
-    let pause = Arg::new("pause-sources")
-        .long("pause-sources")
-        .action(ArgAction::SetTrue)
-        .help(
-            "Switch those of the daemon's sources off for the recording that read the same \
-             accessed bits; without, it refuses to record beside them",
-        );
     let out = Arg::new("out")
         .long("out")
         .value_name("FILE")
@@ -55,40 +40,92 @@ pub fn command() -> Command {
         .default_value("pghot.profile")
         .help("Where the profile goes");
     Command::new("record")
-        .about("Record which memory programs touch, over time, for `pghot sim replay`")
-        .long_about(
-            "Record which memory programs touch, over time, for `pghot sim replay`. It clears and \
-             reads accessed bits in page tables, as the source pgtscan does, of all tiers; it \
-             needs root, and no lower tier. The profile has neither contents nor addresses. \
-             Processes that are opted out of scanning are left out. Ctrl-C ends the recording and \
-             keeps it.",
+        .about(
+            "Record which memory programs touch, over time, for `pghot sim replay` and `heatmap`",
         )
-        .args([
-            pid,
-            number("seconds", "S", "60", "How long to record"),
-            number(
-                "interval-ms",
-                "MS",
-                "1000",
-                "Time between two looks at a process",
-            ),
-            number(
-                "stall-max-ms",
-                "MS",
-                "10",
-                "How long clearing may keep a process from changing its mappings; where that is \
-                 too short, a way is taken that does not see shared pages",
-            ),
-            names,
-            pause,
-            out,
-            config(),
-            option_arg("socket"),
-        ])
+        .long_about(
+            "Record which memory programs touch, over time, for `pghot sim replay` and `pghot \
+             heatmap`. It clears and reads accessed bits in page tables, as the source pgtscan \
+             does, of all tiers; it needs root, and no lower tier. The profile has neither \
+             contents nor addresses. Processes that are opted out of scanning are left out. \
+             Ctrl-C ends the recording and keeps it.",
+        )
+        .args([pid, names, out])
+        .args(how())
+}
+
+/// How to record, for every command that does.
+pub fn how() -> [Arg; 6] {
+    let number = |id: &'static str, value, default, help| {
+        Arg::new(id)
+            .long(id)
+            .value_name(value)
+            .value_parser(value_parser!(u32).range(1..=3_600_000))
+            .default_value(default)
+            .help(help)
+    };
+    let pause = Arg::new("pause-sources")
+        .long("pause-sources")
+        .action(ArgAction::SetTrue)
+        .help(
+            "Switch those of the daemon's sources off for the recording that read the same \
+             accessed bits; without, it refuses to record beside them",
+        );
+    [
+        number("seconds", "S", "60", "How long to record"),
+        number(
+            "interval-ms",
+            "MS",
+            "1000",
+            "Time between two looks at a process",
+        ),
+        number(
+            "stall-max-ms",
+            "MS",
+            "10",
+            "How long clearing may keep a process from changing its mappings; where that is too \
+             short, a way is taken that does not see shared pages",
+        ),
+        pause,
+        config(),
+        option_arg("socket"),
+    ]
 }
 
 /// Records.
 pub fn run(matches: &ArgMatches) -> Result<()> {
+    let path = matches.get_one::<PathBuf>("out");
+    let path = path.ok_or_else(|| anyhow!("--out is missing"))?;
+    // Before a minute of recording, not after; and an older profile stays until there is a new one.
+    let mut part = path.clone().into_os_string();
+    part.push(".part");
+    let part = PathBuf::from(part);
+    let mut file = create(&part)?;
+    let pids = matches.get_many("pid").unwrap_or_default();
+    let profile = observe(
+        matches,
+        pids.copied().collect(),
+        !matches.get_flag("no-names"),
+    );
+    let kept = profile.and_then(|profile| {
+        let bytes = file::encode(&profile);
+        let written = file
+            .write_all(&bytes)
+            .and_then(|()| file.sync_all())
+            .and_then(|()| fs::rename(&part, path));
+        written.map_err(|error| anyhow!("cannot write {}: {error}", path.display()))?;
+        Ok((profile, bytes.len()))
+    });
+    let (profile, bytes) = kept.inspect_err(|_| {
+        // That it stays is no harm.
+        let _ = fs::remove_file(&part);
+    })?;
+    say(&summary(&profile, bytes, path))
+}
+
+/// Records these processes, or all if there are none, in the way of [`how`], until that is done or
+/// a signal ends it.
+pub fn observe(matches: &ArgMatches, pids: Vec<i32>, with_names: bool) -> Result<Profile> {
     let socket = options(matches)?.socket;
     // Without a log to go to, what libbpf says is not heard; errors say what matters.
     bpf::log_messages();
@@ -103,27 +140,15 @@ pub fn run(matches: &ArgMatches) -> Result<()> {
     warn_of_the_kernels_readers(&root);
     let number = |name| matches.get_one::<u32>(name).copied().unwrap_or(1);
     let interval_ms = number("interval-ms");
-    let seconds = number("seconds");
     let order = Order {
-        pids: matches
-            .get_many("pid")
-            .unwrap_or_default()
-            .copied()
-            .collect(),
+        pids,
         interval: Duration::from_millis(interval_ms.into()),
-        intervals: (u64::from(seconds) * 1000)
+        intervals: (u64::from(number("seconds")) * 1000)
             .div_ceil(interval_ms.into())
             .min(1_000_000) as u32,
         stall_max: Duration::from_millis(number("stall-max-ms").into()),
-        with_names: !matches.get_flag("no-names"),
+        with_names,
     };
-    let path = matches.get_one::<PathBuf>("out");
-    let path = path.ok_or_else(|| anyhow!("--out is missing"))?;
-    // Before a minute of recording, not after; and an older profile stays until there is a new one.
-    let mut part = path.clone().into_os_string();
-    part.push(".part");
-    let part = PathBuf::from(part);
-    let mut file = create(&part)?;
     let progress = Progress::new();
     let profile = record(&root, &order, &stop, &mut |at| {
         let what = format!(
@@ -135,21 +160,7 @@ pub fn run(matches: &ArgMatches) -> Result<()> {
         );
         progress.tell(f64::from(at.intervals) / f64::from(order.intervals), &what);
     });
-    drop(progress);
-    let kept = profile.map_err(anyhow::Error::from).and_then(|profile| {
-        let bytes = file::encode(&profile);
-        let written = file
-            .write_all(&bytes)
-            .and_then(|()| file.sync_all())
-            .and_then(|()| fs::rename(&part, path));
-        written.map_err(|error| anyhow!("cannot write {}: {error}", path.display()))?;
-        Ok((profile, bytes.len()))
-    });
-    let (profile, bytes) = kept.inspect_err(|_| {
-        // That it stays is no harm.
-        let _ = fs::remove_file(&part);
-    })?;
-    say(&summary(&profile, bytes, path))
+    Ok(profile?)
 }
 
 fn create(path: &Path) -> Result<File> {

@@ -8,7 +8,7 @@ mod draw;
 mod groups;
 mod history;
 mod keys;
-mod look;
+pub mod look;
 mod model;
 mod nodes;
 mod programs;
@@ -17,7 +17,7 @@ mod rows;
 mod screen;
 mod table;
 #[cfg(test)]
-mod testing;
+pub mod testing;
 #[cfg(test)]
 mod tests;
 mod view;

@@ -5,6 +5,8 @@ mod blocks;
 mod budget;
 mod detail;
 mod draw;
+#[cfg(test)]
+mod film;
 mod groups;
 mod history;
 mod keys;

@@ -96,7 +96,8 @@ pub fn start_pagecache(vm: &Vm, flags: &[&str]) -> Result<(Process, Value)> {
     start_workload(vm, "pagecache", &flags)
 }
 
-fn start_workload(vm: &Vm, name: &str, flags: &[&str]) -> Result<(Process, Value)> {
+/// Starts a workload, and returns what it says when it has its pages.
+pub fn start_workload(vm: &Vm, name: &str, flags: &[&str]) -> Result<(Process, Value)> {
     let argv: Vec<&str> = [name].iter().chain(flags).copied().collect();
     let mut process = vm.spawn(&argv)?;
     let mut ready = None;

@@ -1,7 +1,8 @@
 //! What commands print.
 
-use std::fs;
+use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write, stdout};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use anyhow::{Result, anyhow};
@@ -21,9 +22,16 @@ pub fn say_json(value: &impl serde::Serialize) -> Result<()> {
     say(&format!("{}\n", serde_json::to_string_pretty(value)?))
 }
 
-/// Writes a page, and says where it is.
+/// Writes a page for its owner, who may show it around, and says where it is.
 pub fn write_page(path: &Path, page: &str) -> Result<()> {
-    fs::write(path, page).map_err(|error| anyhow!("cannot write {}: {error}", path.display()))?;
+    let written = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(path)
+        .and_then(|mut file| file.write_all(page.as_bytes()));
+    written.map_err(|error| anyhow!("cannot write {}: {error}", path.display()))?;
     say(&format!("{}\n", path.display()))
 }
 

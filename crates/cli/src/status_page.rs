@@ -41,27 +41,28 @@ fn nodes(status: &Status) -> Markup {
             table {
                 thead {
                     tr {
-                        th { "node" } th { "tier" } th { "memory with records" } th { "live sections" }
-                        th { "hot sections" } th { "ready in the last pass" }
-                        th { "room above the high watermark" }
+                        th { "node" } th { "tier" } th { "room above the high watermark" }
+                        th { "ready in the last pass" } th { "memory with records" }
+                        th { "live sections" } th { "hot sections" }
                     }
                 }
                 @for node in &status.top_tier {
                     tr {
                         td { "node " (node.nid) }
-                        td { "top" } td { "-" } td { "-" } td { "-" } td { "-" }
+                        td { "top" }
                         td { (bytes(node.room_pages << 12)) }
+                        td { "-" } td { "-" } td { "-" } td { "-" }
                     }
                 }
                 @for node in &status.lower_tier {
                     tr {
                         td { "node " (node.nid) }
                         td { "lower" }
+                        td { "-" }
+                        td { (pages(node.last_pass.ready)) }
                         td { (bytes(node.pages << 12)) }
                         td { (count(node.live_sections)) }
                         td { (count(node.hot_sections)) }
-                        td { (pages(node.last_pass.ready)) }
-                        td { "-" }
                     }
                 }
             }
@@ -263,7 +264,7 @@ mod tests {
             "120,000 pages (468.8 MiB)",
             "200 pages: the kernel found it busy",
             "because the target node has no free memory",
-            "<td>lower</td><td>512 GiB</td>",
+            "4,321 pages (16.9 MiB)</td><td>512 GiB</td>",
             "this CPU has no event that samples loads",
             "nothing measured yet",
             "pgdemote_kswapd",

@@ -104,7 +104,7 @@ pub fn run(matches: &ArgMatches) -> Result<()> {
     let (rows, width) = (rows(matches), usize::from(width));
     let most = shown.first().map(|process| {
         let mut text = text::map(&profile, process, ink, rows, width);
-        if name.is_none() && shown.len() > 1 {
+        if shown.len() > 1 {
             text += &text::others(&shown[1..], width);
         }
         text

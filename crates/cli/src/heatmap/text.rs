@@ -17,6 +17,9 @@ const LABEL_COLUMNS: f64 = 10.0;
 /// Rows from one label of the memory to the next.
 const LABEL_ROWS: usize = 4;
 
+/// Both tiers in one line of the legend.
+const LEGEND_COLUMNS: usize = "top tier    lower tier ".len() + 2 * STEPS;
+
 /// The whole map.
 pub fn map(profile: &Profile, process: &Process, ink: Ink, rows: usize, width: usize) -> String {
     let look_s = f64::from(profile.interval_ms) / 1000.0;
@@ -60,14 +63,12 @@ pub fn others(others: &[&Process], width: usize) -> String {
     let mut names: Vec<&str> = others.iter().map(|process| process.name.as_str()).collect();
     names.dedup();
     names.truncate(8);
-    sentence(
-        &format!(
-            "Recorded too, and not shown: {} ({}). Choose with --program.",
-            others.len(),
-            names.join(", ")
-        ),
-        width,
-    )
+    let text = format!(
+        "Not shown: {} more ({}). --program chooses, --html shows several.",
+        others.len(),
+        names.join(", ")
+    );
+    sentence(&text, width)
 }
 
 fn mib(pages: u32) -> f64 {
@@ -120,20 +121,13 @@ fn times(column_s: f64, columns: usize) -> String {
 
 /// What the letters stand for.
 fn legend(ink: Ink, hottest: f64, width: usize) -> String {
-    let ramp = |tier, name: &str| (name.len() + 1, ink.ramp(tier));
-    let mut text = String::new();
-    let mut used = 0;
-    for (tier, name) in [(Tier::Top, "top tier"), (Tier::Lower, "lower tier")] {
-        let (letters, ramp) = ramp(tier, name);
-        let letters = letters + STEPS;
-        if used > 0 {
-            let fits = used + 3 + letters <= width;
-            text.push_str(if fits { "   " } else { "\n" });
-        }
-        used += letters + 3;
-        text += &format!("{name} {ramp}");
-    }
-    text.push('\n');
+    let tiers = [(Tier::Top, "top tier"), (Tier::Lower, "lower tier")];
+    let ramps = tiers.map(|(tier, name)| format!("{name} {}", ink.ramp(tier)));
+    let between = match width < LEGEND_COLUMNS {
+        true => "\n",
+        false => "   ",
+    };
+    let text = ramps.join(between) + "\n";
     let most = format!(
         "{} not touched; the most: {:.0} % of the pages at a look",
         ink.untouched(),

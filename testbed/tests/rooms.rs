@@ -226,7 +226,7 @@ const EXEMPT: &[(&str, &[&str])] = &[
     ("crates/sim/src/tables/autonuma.rs", &["std::thread"]),
     // Records profiles of a running machine; no source, and compiled for a kernel alone.
     (
-        "crates/sources/src/recorder.rs",
+        "crates/sources/src/recorder/mod.rs",
         &["libc", "std::fs", "std::process", "std::thread"],
     ),
 ];

@@ -199,8 +199,8 @@ fn daemon(status: &Status) -> Markup {
             tr {
                 th { "CPU time" }
                 td {
-                    (format!("{:.2} s, {share:.2} % of one CPU", status.cpu_s)) "; moving pages took "
-                    (format!("{:.2} s", status.moving_cpu_s)) " of it"
+                    (format!("{:.2} s, {share:.2} % of one CPU", status.cpu_s))
+                    "; moving pages took " (format!("{:.2} s", status.moving_cpu_s)) " of it"
                 }
             }
             tr {

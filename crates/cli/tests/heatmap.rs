@@ -71,7 +71,7 @@ fn recorded(dir: &TempDir) -> PathBuf {
         intervals: vec![Interval {
             number: 0,
             cpu_us: 0,
-            touched: Touched::of(vec![0..1]),
+            touched: Touched::of(std::iter::once(0..1).collect()),
             lower: Touched::default(),
         }],
     };
@@ -106,6 +106,12 @@ fn cells(text: &str) -> Vec<Vec<char>> {
     rows
 }
 
+/// The same, interval by interval.
+fn columns(cells: &[Vec<char>]) -> Vec<Vec<char>> {
+    let of = |column| cells.iter().map(|row| row[column]).collect();
+    (0..cells[0].len()).map(of).collect()
+}
+
 /// How bright a letter is, whichever tier it is of.
 fn brightness(letter: char) -> usize {
     let of = |letters: &str| letters.find(letter);
@@ -119,10 +125,10 @@ fn the_brightest_rows_move_with_the_hot_set() {
     let text = text(&recorded(&dir), "C", &["--width", "45", "--rows", "16"]);
     let cells = cells(&text);
     assert_eq!((cells.len(), cells[0].len()), (16, 40), "{text}");
-    for interval in 0..40 {
+    for (interval, column) in columns(&cells).iter().enumerate() {
         let (phase, is_promoted) = (interval / 10, interval % 10 >= 5);
         let mut rows: Vec<usize> = (0..16).collect();
-        rows.sort_by_key(|row| std::cmp::Reverse(brightness(cells[*row][interval])));
+        rows.sort_by_key(|row| std::cmp::Reverse(brightness(column[*row])));
         let mut brightest = rows[..4].to_vec();
         brightest.sort_unstable();
         let first = 4 * ORDER[phase] as usize;
@@ -132,11 +138,11 @@ fn the_brightest_rows_move_with_the_hot_set() {
             "{interval}\n{text}"
         );
         for row in brightest {
-            let is_lower = cells[row][interval].is_ascii_digit();
+            let is_lower = column[row].is_ascii_digit();
             assert_eq!(is_lower, !is_promoted, "{row} {interval}\n{text}");
         }
         // And they stand out.
-        let [hot, cold] = [rows[3], rows[4]].map(|row| brightness(cells[row][interval]));
+        let [hot, cold] = [rows[3], rows[4]].map(|row| brightness(column[row]));
         assert!(hot >= cold + 4, "{interval}\n{text}");
     }
 }

@@ -24,10 +24,10 @@ pub fn page(profile: &Profile, processes: &[&Process], others: usize) -> String 
         h1 { "pghot " span { "heatmap" } }
         p.lead { "Which memory was touched when, and in which tier it was." }
         p {
-            "Recorded for " (format!("{seconds:.0}")) " s on Linux " (profile.kernel) ", with a look \
-             at each page every " (format!("{interval_s:.1}")) " s. A look finds a page touched, once \
-             or a million times, or not. Memory is in the order of its addresses, without the gaps \
-             between mappings."
+            "Recorded for " (format!("{seconds:.0}")) " s on Linux " (profile.kernel) ", with a \
+             look at each page every " (format!("{interval_s:.1}")) " s. A look finds a page \
+             touched, once or a million times, or not. Memory is in the order of its addresses, \
+             without the gaps between mappings."
         }
         @if others > 0 {
             p.quiet { "Shown are the programs that touched most; " (others) " more were recorded." }

@@ -40,7 +40,8 @@ fn style(frames: &[(Buffer, f64)]) -> String {
         "text{{font:14px ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace;\
          white-space:pre;fill:#e6e9ec}}\
          .t{{fill:#4fcbd8}}.l{{fill:#d58fe0}}.a{{fill:#ff6b6b}}.b{{font-weight:700}}\
-         .d{{opacity:.6}}.r{{fill:#3a424a}}.frame{{visibility:hidden;animation:{all_s}s step-end infinite}}\
+         .d{{opacity:.6}}.r{{fill:#3a424a}}\
+         .frame{{visibility:hidden;animation:{all_s}s step-end infinite}}\
          @media (prefers-reduced-motion:reduce){{.frame{{animation:none}}\
          #f0{{visibility:visible}}}}"
     );

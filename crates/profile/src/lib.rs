@@ -14,6 +14,7 @@
 pub mod file;
 pub mod grid;
 pub mod touched;
+mod v1;
 
 use serde::{Deserialize, Serialize};
 

@@ -15,7 +15,7 @@ use pghot_sources::tunables;
 use crate::config::mode_name;
 use crate::lock;
 use crate::shared::{MigratorState, Shared};
-use crate::status::{LowerNode, SettingReport, SourceState, Status, TopNode};
+use crate::status::{LowerNode, ReloadReport, SettingReport, SourceState, Status, TopNode};
 
 /// Composes the status now. What cannot be read becomes a warning.
 pub fn status(shared: &Shared) -> Status {
@@ -33,6 +33,8 @@ pub fn status(shared: &Shared) -> Status {
     {
         warnings.push(kernel_promotion(*pages, shared.dry_run, &top_tier));
     }
+    let reload = shared.config_file.last();
+    warnings.extend(reload.iter().flat_map(ReloadReport::warnings));
     let (records_bytes, section_marks_bytes) = shared.table.bytes();
     let lower = |migrator| lower_node(shared, &settings, migrator, is_seeing);
     Status {
@@ -56,6 +58,8 @@ pub fn status(shared: &Shared) -> Status {
         records_bytes,
         section_marks_bytes,
         vmstat_growth,
+        config_file: shared.config_file.path.display().to_string(),
+        reload,
         warnings,
     }
 }

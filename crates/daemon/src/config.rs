@@ -1,4 +1,5 @@
 //! What the daemon is told to do: defaults, overridden by the config file, overridden by flags.
+//! [`Options::read_again`] reads the file anew.
 //!
 //! Names, ranges and texts come from two lists, [`tunables::all`] and [`DAEMON_OPTIONS`]; the
 //! command line, the config file and the reference are all made from them.
@@ -35,6 +36,29 @@ pub struct Options {
     pub state_file: PathBuf,
     /// Where metrics are served over HTTP, if they are.
     pub metrics_address: Option<SocketAddr>,
+    /// Where all this comes from.
+    pub told: Told,
+}
+
+/// Where options come from.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Told {
+    /// The config file, if one was named.
+    pub file: Option<PathBuf>,
+    /// What the command line says.
+    pub flags: Vec<Assignment>,
+}
+
+impl Told {
+    /// The config file, whether it exists or not.
+    pub fn path(&self) -> &Path {
+        self.file.as_deref().unwrap_or(Path::new(DEFAULT_CONFIG))
+    }
+
+    /// Whether the command line sets an option.
+    pub fn has_flag(&self, name: &str) -> bool {
+        self.flags.iter().any(|flag| flag.name == name)
+    }
 }
 
 /// An option that is no tunable: it is fixed while the daemon runs.
@@ -48,6 +72,8 @@ pub struct DaemonOption {
     /// The value if it is not set.
     pub default: &'static str,
     store: fn(&mut Options, &str) -> Result<(), String>,
+    /// Its value as text.
+    pub show: fn(&Options) -> String,
 }
 
 /// Every option that is no tunable.
@@ -67,6 +93,7 @@ pub const DAEMON_OPTIONS: &[DaemonOption] = &[
             options.settings = Settings::new(mode);
             Ok(())
         },
+        show: |options| mode_name(options.settings.mode).to_owned(),
     },
     DaemonOption {
         name: "socket",
@@ -74,6 +101,7 @@ pub const DAEMON_OPTIONS: &[DaemonOption] = &[
         doc: "The control socket, on which `pghot status`, `explain` and `set` reach the daemon.",
         default: "/run/pghot/pghot.sock",
         store: |options, text| store_path("socket", &mut options.socket, text),
+        show: |options| options.socket.display().to_string(),
     },
     DaemonOption {
         name: "status_socket",
@@ -83,6 +111,7 @@ pub const DAEMON_OPTIONS: &[DaemonOption] = &[
               status and the newest decisions, and changes nothing.",
         default: "/run/pghot/status.sock",
         store: |options, text| store_path("status_socket", &mut options.status_socket, text),
+        show: |options| options.status_socket.display().to_string(),
     },
     DaemonOption {
         name: "hint_socket",
@@ -91,6 +120,7 @@ pub const DAEMON_OPTIONS: &[DaemonOption] = &[
               runs. Every user may connect to it.",
         default: "/run/pghot/hint.sock",
         store: |options, text| store_path("hint_socket", &mut options.hint_socket, text),
+        show: |options| options.hint_socket.display().to_string(),
     },
     DaemonOption {
         name: "state_file",
@@ -99,6 +129,7 @@ pub const DAEMON_OPTIONS: &[DaemonOption] = &[
               back.",
         default: "/run/pghot/state.json",
         store: |options, text| store_path("state_file", &mut options.state_file, text),
+        show: |options| options.state_file.display().to_string(),
     },
     DaemonOption {
         name: "metrics_address",
@@ -119,6 +150,10 @@ pub const DAEMON_OPTIONS: &[DaemonOption] = &[
                 text => Some(text.parse().map_err(not_one)?),
             };
             Ok(())
+        },
+        show: |options| {
+            let address = options.metrics_address.map(|address| address.to_string());
+            address.unwrap_or("off".to_owned())
         },
     },
 ];
@@ -200,22 +235,81 @@ impl ConfigError {
         let flag = Origin::Flag;
         matches!(self, ConfigError::Invalid { origin, .. } if *origin == flag)
     }
+
+    fn because_of_the_mode(mut self) -> ConfigError {
+        if let ConfigError::Invalid { message, .. } = &mut self {
+            message.push_str("; the file has another mode than the daemon, which needs a restart");
+        }
+        self
+    }
 }
 
 /// Lays the flags over the config file over the defaults. Without `config`, [`DEFAULT_CONFIG`] is
 /// read if it exists.
 pub fn load(config: Option<&Path>, flags: Vec<Assignment>) -> Result<Options, ConfigError> {
-    let path = config.unwrap_or(Path::new(DEFAULT_CONFIG));
-    let mut assignments = match std::fs::read_to_string(path) {
-        Ok(text) => parse_file(path, &text)?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound && config.is_none() => Vec::new(),
+    let file = config.map(Path::to_owned);
+    let told = Told { file, flags };
+    let mut assignments = read(&told)?;
+    assignments.extend_from_slice(&told.flags);
+    let options = resolve(&assignments)?;
+    Ok(Options { told, ..options })
+}
+
+/// What the config file says.
+fn read(told: &Told) -> Result<Vec<Assignment>, ConfigError> {
+    let path = told.path();
+    match std::fs::read_to_string(path) {
+        Ok(text) => parse_file(path, &text),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && told.file.is_none() => {
+            Ok(Vec::new())
+        }
         Err(source) => {
             let path = path.to_owned();
-            return Err(ConfigError::Read { path, source });
+            Err(ConfigError::Read { path, source })
         }
-    };
-    assignments.extend(flags);
-    resolve(&assignments)
+    }
+}
+
+/// What a config file says that is read again while the daemon runs.
+#[derive(Debug)]
+pub struct Again {
+    /// The options of a daemon that is started anew.
+    pub restarted: Options,
+    /// The tunables in the mode of the daemon that runs.
+    pub settings: Settings,
+    /// The same without the flags.
+    pub of_file: Settings,
+}
+
+impl Options {
+    /// Reads the config file again. It must be right for a restart as well as for the daemon that
+    /// runs, whose mode stays.
+    pub fn read_again(&self) -> Result<Again, ConfigError> {
+        let of_file = read(&self.told)?;
+        let with_flags = |mut assignments: Vec<Assignment>| {
+            assignments.extend_from_slice(&self.told.flags);
+            assignments
+        };
+        let mut restarted = resolve(&with_flags(of_file.clone()))?;
+        restarted.told = self.told.clone();
+        let mut same_mode = of_file;
+        same_mode.retain(|set| set.name != "mode");
+        same_mode.push(Assignment {
+            name: "mode".to_owned(),
+            text: mode_name(self.settings.mode).to_owned(),
+            origin: Origin::Flag,
+        });
+        let in_mode = |assignments: Vec<Assignment>| {
+            // All is right for a restart, so this can only be a value of another mode.
+            let resolved = resolve(&assignments).map_err(ConfigError::because_of_the_mode);
+            resolved.map(|options| options.settings)
+        };
+        Ok(Again {
+            restarted,
+            of_file: in_mode(same_mode.clone())?,
+            settings: in_mode(with_flags(same_mode))?,
+        })
+    }
 }
 
 /// Reads the assignments of a config file: one key per option, nothing else.
@@ -284,6 +378,7 @@ fn resolve(assignments: &[Assignment]) -> Result<Options, ConfigError> {
         hint_socket: PathBuf::new(),
         state_file: PathBuf::new(),
         metrics_address: None,
+        told: Told::default(),
     };
     let invalid = |origin: &Origin, message| ConfigError::Invalid {
         origin: origin.clone(),
@@ -316,135 +411,4 @@ pub fn option_names() -> Vec<&'static str> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn flag(name: &str, text: &str) -> Assignment {
-        Assignment {
-            name: name.into(),
-            text: text.into(),
-            origin: Origin::Flag,
-        }
-    }
-
-    fn from_file(text: &str) -> Result<Vec<Assignment>, ConfigError> {
-        parse_file(Path::new("pghot.toml"), text)
-    }
-
-    #[test]
-    fn every_option_can_be_set_in_the_file() {
-        let mut text = "mode = \"precision\"\nsocket = \"/a\"\nstatus_socket = \"/d\"\n\
-                        hint_socket = \"/c\"\nstate_file = \"/b\"\n\
-                        metrics_address = \"[::1]:9464\"\n"
-            .to_owned();
-        for tunable in tunables::all() {
-            let (_, max) = (tunable.range)(Format::Precision);
-            text.push_str(&format!("{} = {}\n", tunable.name, tunable.show(max)));
-        }
-        let assignments = from_file(&text).unwrap();
-        let mut names: Vec<_> = assignments.iter().map(|a| a.name.as_str()).collect();
-        let mut all = option_names();
-        names.sort();
-        all.sort();
-        assert_eq!(names, all);
-        let options = resolve(&assignments).unwrap();
-        assert_eq!(options.settings.mode, Format::Precision);
-        for tunable in tunables::all() {
-            let (_, max) = (tunable.range)(Format::Precision);
-            assert_eq!(options.settings.get(tunable), max, "{}", tunable.name);
-        }
-        assert_eq!(options.socket, Path::new("/a"));
-        assert_eq!(options.metrics_address, "[::1]:9464".parse().ok());
-    }
-
-    #[test]
-    fn flags_win_and_the_mode_decides_ranges_wherever_it_stands() {
-        let mut assignments = from_file("freq_threshold = 1\nkmigrated_sleep_ms = 200").unwrap();
-        assignments.push(flag("freq_threshold", "7"));
-        assignments.push(flag("mode", "precision"));
-        let options = resolve(&assignments).unwrap();
-        assert_eq!(options.settings.freq_threshold, 7);
-        assert_eq!(options.settings.kmigrated_sleep_ms, 200);
-        assert_eq!(
-            options.settings.freq_window_ms, 5000,
-            "the default of the mode"
-        );
-        assert_eq!(options.settings.target_nid, None);
-    }
-
-    #[test]
-    fn a_bad_file_is_one_sentence_with_its_line() {
-        let table = [
-            ("\nfreq_threshold = 9", "line 2: freq_threshold is 1 to 3"),
-            (
-                "freq = 1",
-                "line 1: there is no option `freq`; there are mode",
-            ),
-            (
-                "\n\nfreq_threshold = \"2\"",
-                "line 3: freq_threshold takes a whole number",
-            ),
-            (
-                "freq_threshold = 2.5",
-                "line 1: freq_threshold takes a whole number",
-            ),
-            (
-                "freq_threshold = -1",
-                "line 1: freq_threshold takes a whole number, not `-1`",
-            ),
-            (
-                "target_nid = 99999999999999999999",
-                "line 1: target_nid is too large",
-            ),
-            ("mode = 4", "line 1: mode takes a string"),
-            (
-                "mode = \"fast\"",
-                "line 1: mode is `default` or `precision`, not `fast`",
-            ),
-            ("socket = \"\"", "line 1: socket is a path"),
-            (
-                "metrics_address = \"localhost\"",
-                "line 1: metrics_address is an address and a port",
-            ),
-            ("\nmode = ", "line 2: this is not TOML"),
-            (
-                "mode = \"default\"\nmode = \"default\"",
-                "line 2: this is not TOML",
-            ),
-            (
-                "[tunables]\nfreq_threshold = 2",
-                "line 1: there is no option `tunables`",
-            ),
-        ];
-        for (text, expected) in table {
-            let error = from_file(text)
-                .and_then(|assignments| resolve(&assignments))
-                .unwrap_err();
-            let sentence = error.to_string();
-            let expected = format!("pghot.toml, {expected}");
-            assert!(sentence.starts_with(&expected), "{text:?}: {sentence}");
-            assert!(!sentence.contains('\n') && !error.is_usage(), "{sentence}");
-        }
-    }
-
-    #[test]
-    fn a_bad_flag_is_a_usage_error() {
-        for (name, text) in [("mode", "x"), ("freq_threshold", "0"), ("target_nid", "a")] {
-            let error = resolve(&[flag(name, text)]).unwrap_err();
-            assert!(
-                error.is_usage() && error.to_string().contains(name),
-                "{error}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_named_file_must_exist() {
-        let missing = Path::new("/nonexistent/pghot.toml");
-        let error = load(Some(missing), Vec::new()).unwrap_err().to_string();
-        assert!(
-            error.starts_with("cannot read the config file /nonexistent/pghot.toml"),
-            "{error}"
-        );
-    }
-}
+mod tests;

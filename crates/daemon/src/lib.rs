@@ -16,6 +16,7 @@ pub mod run;
 pub mod status;
 
 mod compose;
+mod config_file;
 mod demoter;
 mod free_space;
 mod heap;
@@ -25,6 +26,7 @@ mod listeners;
 mod migrator;
 mod page;
 mod pulse;
+mod reload;
 mod restorer;
 mod sentences;
 mod service;

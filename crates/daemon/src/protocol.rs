@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::config::Options;
-use crate::status::Status;
+use crate::status::{ReloadReport, Status};
 
 /// A longer request is refused. The longest legal one has about 100 bytes.
 pub const REQUEST_BYTES_MAX: usize = 4096;
@@ -45,6 +45,8 @@ pub enum Request {
         /// The value as text.
         value: String,
     },
+    /// Read the config file again.
+    Reload,
 }
 
 /// What is answered.
@@ -64,8 +66,12 @@ pub enum Response {
         /// Its value now.
         value: String,
     },
+    /// To [`Request::Reload`].
+    Reloaded(Box<ReloadReport>),
     /// To anything: one sentence.
     Error(String),
+    /// To [`Request::Set`]: the name or the value is not possible, in one sentence.
+    Invalid(String),
 }
 
 /// Why a page is where it is.
@@ -267,6 +273,7 @@ mod tests {
             },
             Request::ExplainLast { count: 7 },
             Request::Set { name, value },
+            Request::Reload,
         ];
         let lines: Vec<u8> = requests.iter().flat_map(to_line).collect();
         let mut stream = lines.as_slice();

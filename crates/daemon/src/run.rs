@@ -18,6 +18,7 @@ use pghot_sources::{RecordMaps, SOURCES, tunables};
 use tracing::{info, warn};
 
 use crate::config::{Options, mode_name};
+use crate::config_file::ConfigFile;
 use crate::demoter;
 use crate::error::RunError;
 use crate::heap;
@@ -26,6 +27,7 @@ use crate::listeners::{Listeners, Serving};
 use crate::lock;
 use crate::migrator;
 use crate::pulse::{Beating, Pulses};
+use crate::reload::start_reloader;
 use crate::restorer::{self, Restorer};
 use crate::service;
 use crate::shared::{MigratorState, Shared};
@@ -51,13 +53,14 @@ pub fn run(mut options: Options, root: &SysRoot) -> Result<(), RunError> {
     // First, so that from here on a signal ends the daemon in good order.
     let ending = Arc::new(Ending::default());
     let _signals = SignalWatch::start(&ending)?;
+    let config_file = Arc::new(ConfigFile::new(&options));
     let mut waits = options.wait_for_lower_tier;
     loop {
         let stop = ending.new_session();
         let Some((topology, nids)) = lower_tier(root, waits, &stop)? else {
             break;
         };
-        let has_changed = session(&mut options, root, &topology, &nids, stop)?;
+        let has_changed = session(&mut options, &config_file, root, &topology, &nids, stop)?;
         info!("stopped, and the kernel settings are as they were");
         if !has_changed {
             break;
@@ -96,6 +99,7 @@ fn lower_tier(
 /// Promotes until a stop is requested. Returns whether that was because the lower tier has changed.
 fn session(
     options: &mut Options,
+    config_file: &Arc<ConfigFile>,
     root: &SysRoot,
     topology: &Topology,
     nids: &[Nid],
@@ -116,7 +120,8 @@ fn session(
     let launcher = KernelLauncher::new(root, topology, options, maps, &table, knobs);
     let config = tunables::config(&settings, settings.rule()?);
     let sources = Sources::new(SOURCES, Box::new(launcher), &config);
-    let shared = Shared::new(root.clone(), table, settings, nids, sources, dry_run, stop)?;
+    let mut shared = Shared::new(root.clone(), table, settings, nids, sources, dry_run, stop)?;
+    shared.config_file = Arc::clone(config_file);
     let shared = Arc::new(shared);
     let mut threads = Threads::default();
     let started = start(options, topology, listeners, &shared, &mut threads);
@@ -125,7 +130,7 @@ fn session(
         service::stopping();
     }
     let ended = end(&shared, threads, restorer);
-    // What `pghot set` changed goes on.
+    // What `pghot set` and reloads changed goes on.
     options.settings = shared.settings();
     started.and(ended)?;
     Ok(has_changed)
@@ -183,6 +188,7 @@ fn start(
     threads.start_demoter(shared, topology)?;
     threads.start_migrators(shared, hosts)?;
     service::ready(shared);
+    start_reloader(shared)?;
     threads.watchdog = service::start_watchdog(shared, threads.pulses.clone())?;
     Ok(())
 }

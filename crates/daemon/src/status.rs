@@ -1,6 +1,7 @@
 //! What `pghot status` tells: the shape of its JSON.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use pghot_engine::demoter::DemoterReport;
 use pghot_engine::marking::MarkingReport;
@@ -54,8 +55,60 @@ pub struct Status {
     pub section_marks_bytes: u64,
     /// Growth of the kernel's counters since the start; `null` for those that it lacks.
     pub vmstat_growth: BTreeMap<String, Option<u64>>,
+    /// The config file, whether it exists or not.
+    pub config_file: String,
+    /// What came of reading it again for the last time; `null` if it never was.
+    pub reload: Option<ReloadReport>,
     /// What an operator should know, in sentences.
     pub warnings: Vec<String>,
+}
+
+/// What came of reading the config file again.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReloadReport {
+    /// How often it was read again since the start, this time included.
+    pub count: u64,
+    /// When, `CLOCK_MONOTONIC` ms.
+    pub at_ms: u64,
+    /// Why nothing has changed, if the file cannot be used.
+    pub error: Option<String>,
+    /// The tunables that have another value now.
+    pub changed: Vec<Change>,
+    /// What the file says and does not count, in sentences: a flag or `pghot set` says otherwise.
+    pub overridden: Vec<String>,
+    /// Options that are fixed while the daemon runs: their value, and what the file says.
+    pub needs_restart: Vec<Change>,
+}
+
+impl ReloadReport {
+    /// What an operator should know of it, in sentences.
+    pub fn warnings(&self) -> Vec<String> {
+        let refused = self.error.iter().map(|error| {
+            format!("the config file is not taken over, and nothing has changed: {error}")
+        });
+        let fixed = self.needs_restart.iter().map(|Change { name, old, new }| {
+            format!("{name} is {new} in the config file, which needs a restart; it is {old} now")
+        });
+        refused.chain(fixed).collect()
+    }
+}
+
+/// One option, before and after.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    /// Its name.
+    pub name: String,
+    /// The value before.
+    pub old: String,
+    /// The value after.
+    pub new: String,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Change { name, old, new } = self;
+        write!(f, "{name} {old} -> {new}")
+    }
 }
 
 /// One tunable.

@@ -14,6 +14,8 @@ use crate::config;
 use crate::shared::Published;
 use crate::testing::{LOWER_PFN, daemon, daemon_of, write};
 
+mod reloads;
+
 /// A fake machine in real time, which panics on request.
 #[derive(Default)]
 struct TestHost {

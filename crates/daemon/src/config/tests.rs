@@ -1,0 +1,132 @@
+//! What the file and the flags come to, and what is wrong with them.
+
+use super::*;
+
+fn flag(name: &str, text: &str) -> Assignment {
+    Assignment {
+        name: name.into(),
+        text: text.into(),
+        origin: Origin::Flag,
+    }
+}
+
+fn from_file(text: &str) -> Result<Vec<Assignment>, ConfigError> {
+    parse_file(Path::new("pghot.toml"), text)
+}
+
+#[test]
+fn every_option_can_be_set_in_the_file() {
+    let mut text = "mode = \"precision\"\nsocket = \"/a\"\nstatus_socket = \"/d\"\n\
+                    hint_socket = \"/c\"\nstate_file = \"/b\"\n\
+                    metrics_address = \"[::1]:9464\"\n"
+        .to_owned();
+    for tunable in tunables::all() {
+        let (_, max) = (tunable.range)(Format::Precision);
+        text.push_str(&format!("{} = {}\n", tunable.name, tunable.show(max)));
+    }
+    let assignments = from_file(&text).unwrap();
+    let mut names: Vec<_> = assignments.iter().map(|a| a.name.as_str()).collect();
+    let mut all = option_names();
+    names.sort();
+    all.sort();
+    assert_eq!(names, all);
+    let options = resolve(&assignments).unwrap();
+    assert_eq!(options.settings.mode, Format::Precision);
+    for tunable in tunables::all() {
+        let (_, max) = (tunable.range)(Format::Precision);
+        assert_eq!(options.settings.get(tunable), max, "{}", tunable.name);
+    }
+    assert_eq!(options.socket, Path::new("/a"));
+    assert_eq!(options.metrics_address, "[::1]:9464".parse().ok());
+}
+
+#[test]
+fn flags_win_and_the_mode_decides_ranges_wherever_it_stands() {
+    let mut assignments = from_file("freq_threshold = 1\nkmigrated_sleep_ms = 200").unwrap();
+    assignments.push(flag("freq_threshold", "7"));
+    assignments.push(flag("mode", "precision"));
+    let options = resolve(&assignments).unwrap();
+    assert_eq!(options.settings.freq_threshold, 7);
+    assert_eq!(options.settings.kmigrated_sleep_ms, 200);
+    assert_eq!(
+        options.settings.freq_window_ms, 5000,
+        "the default of the mode"
+    );
+    assert_eq!(options.settings.target_nid, None);
+}
+
+#[test]
+fn a_bad_file_is_one_sentence_with_its_line() {
+    let table = [
+        ("\nfreq_threshold = 9", "line 2: freq_threshold is 1 to 3"),
+        (
+            "freq = 1",
+            "line 1: there is no option `freq`; there are mode",
+        ),
+        (
+            "\n\nfreq_threshold = \"2\"",
+            "line 3: freq_threshold takes a whole number",
+        ),
+        (
+            "freq_threshold = 2.5",
+            "line 1: freq_threshold takes a whole number",
+        ),
+        (
+            "freq_threshold = -1",
+            "line 1: freq_threshold takes a whole number, not `-1`",
+        ),
+        (
+            "target_nid = 99999999999999999999",
+            "line 1: target_nid is too large",
+        ),
+        ("mode = 4", "line 1: mode takes a string"),
+        (
+            "mode = \"fast\"",
+            "line 1: mode is `default` or `precision`, not `fast`",
+        ),
+        ("socket = \"\"", "line 1: socket is a path"),
+        (
+            "metrics_address = \"localhost\"",
+            "line 1: metrics_address is an address and a port",
+        ),
+        ("\nmode = ", "line 2: this is not TOML"),
+        (
+            "mode = \"default\"\nmode = \"default\"",
+            "line 2: this is not TOML",
+        ),
+        (
+            "[tunables]\nfreq_threshold = 2",
+            "line 1: there is no option `tunables`",
+        ),
+    ];
+    for (text, expected) in table {
+        let error = from_file(text)
+            .and_then(|assignments| resolve(&assignments))
+            .unwrap_err();
+        let sentence = error.to_string();
+        let expected = format!("pghot.toml, {expected}");
+        assert!(sentence.starts_with(&expected), "{text:?}: {sentence}");
+        assert!(!sentence.contains('\n') && !error.is_usage(), "{sentence}");
+    }
+}
+
+#[test]
+fn a_bad_flag_is_a_usage_error() {
+    for (name, text) in [("mode", "x"), ("freq_threshold", "0"), ("target_nid", "a")] {
+        let error = resolve(&[flag(name, text)]).unwrap_err();
+        assert!(
+            error.is_usage() && error.to_string().contains(name),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn a_named_file_must_exist() {
+    let missing = Path::new("/nonexistent/pghot.toml");
+    let error = load(Some(missing), Vec::new()).unwrap_err().to_string();
+    assert!(
+        error.starts_with("cannot read the config file /nonexistent/pghot.toml"),
+        "{error}"
+    );
+}

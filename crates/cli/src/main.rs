@@ -2,14 +2,17 @@
 
 mod args;
 mod ask;
+mod change;
 mod commands;
 mod daemon;
 mod doctor;
+mod exit;
 mod generate;
 mod output;
 mod progress;
 mod record;
 mod record_beside;
+mod shell;
 mod show_explain;
 mod show_status;
 mod sim;
@@ -27,8 +30,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             eprintln!("pghot: {error}");
-            // As clap's own: 2 for a wrong command line, 1 for everything else.
-            ExitCode::from(if error.is::<args::Usage>() { 2 } else { 1 })
+            ExitCode::from(exit::status(&error))
         }
     }
 }

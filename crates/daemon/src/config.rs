@@ -9,10 +9,14 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use pghot_engine::names::no_such;
 use pghot_engine::{Kind, Settings};
 use pghot_hotness::Format;
 use pghot_sources::tunables;
+use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+
+pub mod save;
 
 /// Read if it exists and no other file is named.
 pub const DEFAULT_CONFIG: &str = "/etc/pghot/pghot.toml";
@@ -236,12 +240,49 @@ impl ConfigError {
         matches!(self, ConfigError::Invalid { origin, .. } if *origin == flag)
     }
 
+    fn is_missing(&self) -> bool {
+        let missing = io::ErrorKind::NotFound;
+        matches!(self, ConfigError::Read { source, .. } if source.kind() == missing)
+    }
+
     fn because_of_the_mode(mut self) -> ConfigError {
         if let ConfigError::Invalid { message, .. } = &mut self {
             message.push_str("; the file has another mode than the daemon, which needs a restart");
         }
         self
     }
+}
+
+/// Like [`load`] for a command that only wants to know where things are: what else is wrong in the
+/// file keeps nobody from asking the daemon, or from putting settings back. Returns that too.
+pub fn load_paths(
+    config: Option<&Path>,
+    flags: Vec<Assignment>,
+) -> Result<(Options, Option<ConfigError>), ConfigError> {
+    let error = match load(config, flags.clone()) {
+        Ok(options) => return Ok((options, None)),
+        Err(error) if error.is_usage() || error.is_missing() => return Err(error),
+        Err(error) => error,
+    };
+    let file = config.map(Path::to_owned);
+    let told = Told { file, flags };
+    let text = std::fs::read_to_string(told.path()).unwrap_or_default();
+    let table = DeTable::parse(&text).ok();
+    let entries = table.iter().flat_map(|table| table.get_ref().iter());
+    let strings = entries.filter_map(|(key, value)| match value.get_ref() {
+        DeValue::String(text) => Some(Assignment {
+            name: key.get_ref().to_string(),
+            text: text.to_string(),
+            origin: Origin::Flag,
+        }),
+        _ => None,
+    });
+    // Each alone, so that one that is wrong does not take the others with it.
+    let right = strings.filter(|set| resolve(std::slice::from_ref(set)).is_ok());
+    let mut assignments: Vec<Assignment> = right.collect();
+    assignments.extend_from_slice(&told.flags);
+    let options = resolve(&assignments)?;
+    Ok((Options { told, ..options }, Some(error)))
 }
 
 /// Lays the flags over the config file over the defaults. Without `config`, [`DEFAULT_CONFIG`] is
@@ -339,10 +380,12 @@ pub fn parse_file(path: &Path, text: &str) -> Result<Vec<Assignment>, ConfigErro
     Ok(assignments)
 }
 
-/// The value of a key as text: a number for a tunable, a string for a daemon option.
+/// The value of a key as text: a number for a tunable, a string for a daemon option. Some tunables
+/// take words, and a set takes a list of them too.
 fn value_text(name: &str, value: &DeValue) -> Result<String, String> {
     let tunable = tunables::find(name).ok();
-    let is_node = tunable.is_some_and(|tunable| tunable.kind == Kind::Node);
+    let takes_text = tunable.is_some_and(|tunable| tunable.kind != Kind::Number);
+    let is_set = tunable.is_some_and(|tunable| !tunable.kind.members().1.is_empty());
     let is_option = DAEMON_OPTIONS.iter().any(|option| option.name == name);
     match value {
         DeValue::Integer(number) if tunable.is_some() => {
@@ -351,20 +394,38 @@ fn value_text(name: &str, value: &DeValue) -> Result<String, String> {
                 .map(|value| value.to_string())
                 .map_err(|_| format!("{name} is too large"))
         }
-        DeValue::String(text) if is_option || is_node => Ok(text.to_string()),
-        other if is_option => Err(format!("{name} takes a string, not a {}", other.type_str())),
+        DeValue::String(text) if is_option || takes_text => Ok(text.to_string()),
+        DeValue::Array(words) if is_set => {
+            let word = |word: &Spanned<DeValue>| match word.get_ref() {
+                DeValue::String(text) => Ok(text.to_string()),
+                other => Err(format!(
+                    "{name} takes a list of strings, and here is {}",
+                    what(other)
+                )),
+            };
+            let words: Vec<String> = words.iter().map(word).collect::<Result<_, _>>()?;
+            Ok(match words.is_empty() {
+                true => "none".to_owned(),
+                false => words.join(","),
+            })
+        }
+        other if is_option => Err(format!("{name} takes a string, not {}", what(other))),
         other => Err(match tunable {
-            Some(tunable) => format!(
-                "{name} takes {}, not a {}",
-                tunable.kind.takes(),
-                other.type_str()
-            ),
-            None => format!(
-                "there is no option `{name}`; there are {}",
-                option_names().join(", ")
-            ),
+            Some(tunable) => format!("{name} takes {}, not {}", tunable.kind.takes(), what(other)),
+            None => no_such("option", name, option_names()),
         }),
     }
+}
+
+/// What kind of value this is, with its article.
+fn what(value: &DeValue) -> String {
+    let kind = value.type_str();
+    let article = if kind.starts_with(['a', 'i']) {
+        "an"
+    } else {
+        "a"
+    };
+    format!("{article} {kind}")
 }
 
 /// Applies assignments in order, the daemon options first: ranges depend on the mode.

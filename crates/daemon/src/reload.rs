@@ -163,7 +163,7 @@ mod tests {
         let expected = [
             "freq_threshold 3 -> 2",
             "kmigrated_sleep_ms 100 -> 200",
-            "enabled_sources 0x1 -> 0x0",
+            "enabled_sources hint_fault -> none",
         ];
         assert_eq!(shown(&report.changed), expected);
         let settings = shared.settings();

@@ -215,7 +215,7 @@ fn start_sources(shared: &Shared) -> Result<(), RunError> {
     let mut sources = lock(&shared.sources);
     sources.enable(enabled);
     if enabled == 0 {
-        warn!("enabled_sources is 0: no access is seen until `pghot set enabled_sources`");
+        warn!("enabled_sources is none: no access is seen until `pghot set enabled_sources`");
     } else if !sources.is_any_running() {
         return Err(RunError::NoSource(sources.why_none()));
     }

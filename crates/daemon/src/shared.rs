@@ -317,8 +317,16 @@ mod tests {
         let (shared, watched) = daemon(dir.path());
         let before = shared.settings();
         for (name, value, sentence) in [
-            ("freq", "1", "there is no tunable `freq`"),
-            ("mode", "precision", "there is no tunable `mode`"),
+            (
+                "freq",
+                "1",
+                "there is no tunable `freq`: did you mean `freq_",
+            ),
+            (
+                "mode",
+                "precision",
+                "there is no tunable `mode`; there are freq_threshold",
+            ),
             ("freq_threshold", "4", "freq_threshold is 1 to 3"),
             ("freq_threshold", "two", "takes a whole number"),
             (

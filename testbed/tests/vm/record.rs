@@ -116,10 +116,10 @@ fn one_reader(ctx: &mut Ctx) -> Result<()> {
     let short = ["--pid", pid.as_str(), "--seconds", "1"];
     let daemon = Daemon::start(vm, &["--enabled-sources", "0x5"])?;
     let refused = record(vm, &short)?;
-    let advice = "pghot set enabled_sources 0x1`";
+    let advice = "pghot set enabled_sources hint_fault`";
     ensure!(refused.stderr.contains(advice), "{refused:?}");
     ensure!(!vm.exists(PROFILE)?, "a profile, although it was refused");
-    vm.exec(&["pghot", "set", "enabled_sources", "0x1"])?
+    vm.exec(&["pghot", "set", "enabled_sources", "hint_fault"])?
         .success()?;
     let recorded = record(vm, &short)?.success()?;
     if vm.exists(DAMON_STAT)? {

@@ -22,7 +22,12 @@ fn every_option_can_be_set_in_the_file() {
         .to_owned();
     for tunable in tunables::all() {
         let (_, max) = (tunable.range)(Format::Precision);
-        text.push_str(&format!("{} = {}\n", tunable.name, tunable.show(max)));
+        let quote = match tunable.kind {
+            Kind::Number | Kind::Node => "",
+            Kind::Set { .. } => "\"",
+        };
+        let (name, max) = (tunable.name, tunable.show(max));
+        text.push_str(&format!("{name} = {quote}{max}{quote}\n"));
     }
     let assignments = from_file(&text).unwrap();
     let mut names: Vec<_> = assignments.iter().map(|a| a.name.as_str()).collect();
@@ -61,7 +66,7 @@ fn a_bad_file_is_one_sentence_with_its_line() {
         ("\nfreq_threshold = 9", "line 2: freq_threshold is 1 to 3"),
         (
             "freq = 1",
-            "line 1: there is no option `freq`; there are mode",
+            "line 1: there is no option `freq`: did you mean `freq_",
         ),
         (
             "\n\nfreq_threshold = \"2\"",
@@ -96,7 +101,19 @@ fn a_bad_file_is_one_sentence_with_its_line() {
         ),
         (
             "[tunables]\nfreq_threshold = 2",
-            "line 1: there is no option `tunables`",
+            "line 1: there is no option `tunables`; there are mode",
+        ),
+        (
+            "enabled_sources = [\"pgscan\"]",
+            "line 1: enabled_sources: there is no source `pgscan`: did you mean `pgtscan`?",
+        ),
+        (
+            "enabled_sources = [1]",
+            "line 1: enabled_sources takes a list of strings, and here is an integer",
+        ),
+        (
+            "freq_threshold = [\"2\"]",
+            "line 1: freq_threshold takes a whole number, not an array",
         ),
     ];
     for (text, expected) in table {
@@ -119,6 +136,27 @@ fn a_bad_flag_is_a_usage_error() {
             "{error}"
         );
     }
+}
+
+#[test]
+fn paths_are_found_in_a_file_that_is_wrong() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("pghot.toml");
+    let paths = |text: &str| {
+        std::fs::write(&file, text).unwrap();
+        let (options, error) = load_paths(Some(&file), vec![flag("state_file", "/b")]).unwrap();
+        (options.socket, options.state_file, error.is_some())
+    };
+    let expected = |socket: &str, is_wrong| (socket.into(), "/b".into(), is_wrong);
+    assert_eq!(paths("socket = '/a'"), expected("/a", false));
+    assert_eq!(
+        paths("socket = '/a'\nfreq_threshold = 9\nx = 1"),
+        expected("/a", true)
+    );
+    assert_eq!(paths("socket = '/a'\nmode = 'fast'"), expected("/a", true));
+    assert_eq!(paths("socket = '"), expected("/run/pghot/pghot.sock", true));
+    assert!(load_paths(Some(&file), vec![flag("freq_threshold", "9")]).is_err());
+    assert!(load_paths(Some(Path::new("/nonexistent/pghot.toml")), Vec::new()).is_err());
 }
 
 #[test]

@@ -32,6 +32,8 @@ mod pool;
 mod promotion;
 #[path = "vm/record.rs"]
 mod record;
+#[path = "vm/reload.rs"]
+mod reload;
 #[path = "vm/rig.rs"]
 mod rig;
 #[path = "vm/safety.rs"]
@@ -206,6 +208,7 @@ fn tests() -> impl Iterator<Item = &'static Test> {
         stress::TESTS,
         together::TESTS,
         top::TESTS,
+        reload::TESTS,
         costs::TESTS,
         witness::TESTS,
         dilation::TESTS,

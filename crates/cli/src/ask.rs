@@ -12,6 +12,7 @@ use pghot_sources::app_hint;
 
 use crate::args::{config, json, option_arg, paths};
 use crate::exit::Failure;
+use crate::json::{Decisions, Versioned};
 use crate::output::{lines, say, say_json};
 use crate::{show_explain, show_status};
 
@@ -97,8 +98,8 @@ pub fn explain(matches: &ArgMatches) -> Result<()> {
     };
     let json = matches.get_flag("json");
     match request(matches, &question)? {
-        Response::Explanation(explanation) if json => say_json(&explanation),
-        Response::Decisions(decisions) if json => say_json(&decisions),
+        Response::Explanation(explanation) if json => say_json(&Versioned::of(explanation)),
+        Response::Decisions(decisions) if json => say_json(&Versioned::of(Decisions { decisions })),
         Response::Explanation(explanation) => say(&lines(&explanation.sentences)),
         Response::Decisions(decisions) => say(&show_explain::table(&decisions)),
         _ => Err(unexpected()),

@@ -88,9 +88,9 @@ pub fn reload_command() -> Command {
         .about("Have the daemon read its config file again")
         .long_about(
             "Have the daemon read its config file again, as SIGHUP does. What has changed in it is \
-             in force together, or, if anything in it is invalid, nothing is. A flag of `pghot run` \
-             overrides the file; what `pghot set` changed stays until the file says something else \
-             than before.",
+             in force together, or, if anything in it is invalid, nothing is. A flag of `pghot \
+             run` overrides the file; what `pghot set` changed stays until the file says something \
+             else than before.",
         )
         .args([config(), option_arg("socket")])
 }

@@ -19,9 +19,9 @@ pub const NOT_RUNNING: u8 = 3;
 pub const DENIED: u8 = 4;
 
 /// For `--help` and the man page.
-pub const HELP: &str = "Exit status: 0 if all is well; 2 for what is invalid on the command line, in \
-                        the config file or in another file that is read; 3 if the daemon is not \
-                        running; 4 without the permission; 1 on any other error.";
+pub const HELP: &str = "Exit status: 0 if all is well; 2 for what is invalid on the command line, \
+                        in the config file or in another file that is read; 3 if the daemon is \
+                        not running; 4 without the permission; 1 on any other error.";
 
 /// An error of a kind that has a status of its own; the sentence says what.
 #[derive(Debug)]

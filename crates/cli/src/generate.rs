@@ -15,6 +15,7 @@ use pghot_hotness::Format;
 use pghot_sources::tunables;
 
 use crate::args::facts;
+use crate::json;
 
 /// The command.
 pub fn command() -> Command {
@@ -114,8 +115,10 @@ fn comment(text: &mut String, paragraph: &str) {
     text.push('\n');
 }
 
-/// `tunables.md` and `metrics.md`.
+/// `tunables.md`, `metrics.md` and the schema of what `--json` prints.
 fn reference(directory: &Path) -> io::Result<()> {
+    let schema = format!("{:#}\n", json::schema());
+    std::fs::write(directory.join("pghot.schema.json"), schema)?;
     std::fs::write(directory.join("tunables.md"), reference_text())?;
     std::fs::write(directory.join("metrics.md"), metrics_text())
 }

@@ -8,6 +8,7 @@ mod daemon;
 mod doctor;
 mod exit;
 mod generate;
+mod json;
 mod output;
 mod progress;
 mod record;

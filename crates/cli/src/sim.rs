@@ -8,6 +8,7 @@ use pghot_sim::tables::{TABLES, Table};
 
 use crate::args::{Known, json};
 use crate::exit::Failure;
+use crate::json::{Tables, Versioned};
 use crate::output::{say, say_json};
 use crate::{sim_compare, sim_replay, sim_sweep};
 
@@ -85,7 +86,7 @@ fn tables(matches: &ArgMatches) -> Result<()> {
         }
     }
     match matches.get_flag("json") {
-        true => say_json(&all),
+        true => say_json(&Versioned::of(Tables { tables: all })),
         false => say(&all.iter().map(Table::text).collect::<Vec<_>>().join("\n")),
     }
 }

@@ -13,6 +13,7 @@ use pghot_sim::systems::{SYSTEMS, Setting};
 
 use crate::args::{Known, json};
 use crate::exit::Failure;
+use crate::json::{Runs, Versioned};
 use crate::output::{say, say_json};
 use crate::progress::Progress;
 
@@ -109,7 +110,7 @@ pub fn compare(mut scenario: Scenario, matches: &ArgMatches) -> Result<()> {
         }));
     }
     match matches.get_flag("json") {
-        true => say_json(&runs),
+        true => say_json(&Versioned::of(Runs { runs })),
         false => say(&comparison(&runs)),
     }
 }

@@ -60,7 +60,8 @@ fn the_simulator_compares_and_names_what_is_wrong() {
         "--json",
     ]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    let runs: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    let printed: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    let runs = &printed["runs"];
     let seconds = |n: usize| runs[n]["elapsed_s"].as_f64().unwrap();
     assert!(seconds(1) < 0.8 * seconds(0), "{runs:#}");
     assert!(runs[1]["counters"]["promoted_pages"].as_u64().unwrap() > 2000);
@@ -138,7 +139,8 @@ fn profiles_are_replayed_and_damaged_ones_refused() {
     let replay = ["sim", "replay", &sound, "--top-mib", "26", "--json"];
     let ran = pghot(&[&replay[..], &["--systems", "none,pghot"]].concat());
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    let runs: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    let printed: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    let runs = &printed["runs"];
     let near = |n: usize| runs[n]["counters"]["near_accesses"].as_u64().unwrap();
     // All that is hot came last and is far; it is four MiB.
     assert!(near(1) > 5 * near(0).max(100_000), "{runs:#}");

@@ -15,7 +15,7 @@ use pghot_sources::tunables;
 use crate::config::mode_name;
 use crate::lock;
 use crate::shared::{MigratorState, Shared};
-use crate::status::{LowerNode, ReloadReport, SettingReport, SourceState, Status, TopNode};
+use crate::status::{LowerNode, ReloadReport, SCHEMA, SettingReport, SourceState, Status, TopNode};
 
 /// Composes the status now. What cannot be read becomes a warning.
 pub fn status(shared: &Shared) -> Status {
@@ -38,6 +38,7 @@ pub fn status(shared: &Shared) -> Status {
     let (records_bytes, section_marks_bytes) = shared.table.bytes();
     let lower = |migrator| lower_node(shared, &settings, migrator, is_seeing);
     Status {
+        schema: SCHEMA,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         kernel: kernel_release(&shared.root),
         uptime_s: shared.started.elapsed().as_secs_f64(),

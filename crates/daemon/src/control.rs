@@ -1,5 +1,6 @@
-//! The control socket answers `pghot status`, `explain`, `set` and `reload`; the status socket, which
-//! others than root may read, only what changes nothing and tells no page frame and no address.
+//! The control socket answers `pghot status`, `explain`, `set` and `reload`; the status socket,
+//! which others than root may read, only what changes nothing and tells no page frame and no
+//! address.
 //!
 //! A thread per connection and a bounded number of them, each with a deadline for its request: a
 //! slow or hostile client costs one thread for a while and never holds up a pass.

@@ -26,6 +26,8 @@ mod listeners;
 mod migrator;
 mod page;
 mod pulse;
+#[cfg(test)]
+mod python_tests;
 mod reload;
 mod restorer;
 mod sentences;

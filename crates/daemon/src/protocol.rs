@@ -5,6 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::config::Options;
@@ -75,7 +76,7 @@ pub enum Response {
 }
 
 /// Why a page is where it is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Explanation {
     /// The process asked for.
     pub pid: u32,
@@ -94,7 +95,7 @@ pub struct Explanation {
 }
 
 /// A hotness record, taken apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RecordReport {
     /// Accesses within the window; 0 if there were none.
     pub freq: u32,
@@ -105,7 +106,7 @@ pub struct RecordReport {
 }
 
 /// The engine's decision, with its sentence.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DecisionReport {
     /// How long ago, in ms.
     pub ago_ms: u64,

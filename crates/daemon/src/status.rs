@@ -7,13 +7,20 @@ use pghot_engine::demoter::DemoterReport;
 use pghot_engine::marking::MarkingReport;
 use pghot_engine::{PassReport, Totals};
 use pghot_sources::{SourceCost, SourceStats};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::latency::LatencyReport;
 
+/// Version of what `--json` prints, of all commands. It grows when a field goes, or means something
+/// else; new fields leave it.
+pub const SCHEMA: u32 = 1;
+
 /// What the daemon does.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
+    /// Version of the format.
+    pub schema: u32,
     /// Version of the daemon.
     pub version: String,
     /// `uname -r`.
@@ -64,7 +71,7 @@ pub struct Status {
 }
 
 /// What came of reading the config file again.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReloadReport {
     /// How often it was read again since the start, this time included.
     pub count: u64,
@@ -94,7 +101,7 @@ impl ReloadReport {
 }
 
 /// One option, before and after.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Change {
     /// Its name.
     pub name: String,
@@ -112,7 +119,7 @@ impl fmt::Display for Change {
 }
 
 /// One tunable.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SettingReport {
     /// Its value; null if the machine decides.
     pub value: Option<u64>,
@@ -121,7 +128,7 @@ pub struct SettingReport {
 }
 
 /// A node of the lower tier.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LowerNode {
     /// The node.
     pub nid: u32,
@@ -140,7 +147,7 @@ pub struct LowerNode {
 }
 
 /// A node of the top tier.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TopNode {
     /// The node.
     pub nid: u32,
@@ -151,7 +158,7 @@ pub struct TopNode {
 }
 
 /// A hotness source.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SourceReport {
     /// Its name.
     pub name: String,
@@ -170,7 +177,7 @@ pub struct SourceReport {
 }
 
 /// What a source did before it was stopped, once or several times.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PastRuns {
     /// Its reports.
     pub stats: SourceStats,
@@ -179,7 +186,7 @@ pub struct PastRuns {
 }
 
 /// Whether a source runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SourceState {
     /// It is attached, but another source does its work for now.

@@ -82,13 +82,13 @@ fn replay(vm: &Vm) -> Result<()> {
     let output = vm.exec(&[&argv[..], &flags].concat())?.success()?;
     let runs: Value = serde_json::from_str(&output.stdout)?;
     let near = |run: usize| -> Result<f64> {
-        let of = |name: &str| number(&runs, &format!("/{run}/counters/{name}"));
+        let of = |name: &str| number(&runs, &format!("/runs/{run}/counters/{name}"));
         Ok(of("near_accesses")? / of("accesses")?)
     };
-    ensure!(number(&runs, "/0/counters/promoted_pages")? == 0.0);
+    ensure!(number(&runs, "/runs/0/counters/promoted_pages")? == 0.0);
     ensure!((0.05..0.35).contains(&near(0)?), "{runs:#}");
     ensure!(near(1)? > near(0)? + 0.05, "{runs:#}");
-    let promoted_mib = number(&runs, "/1/counters/promoted_pages")? / 256.0;
+    let promoted_mib = number(&runs, "/runs/1/counters/promoted_pages")? / 256.0;
     ensure!((2.0..1.3 * HOT_MIB).contains(&promoted_mib), "{runs:#}");
     Ok(())
 }

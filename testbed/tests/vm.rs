@@ -32,6 +32,8 @@ mod pool;
 mod promotion;
 #[path = "vm/record.rs"]
 mod record;
+#[path = "vm/reload.rs"]
+mod reload;
 #[path = "vm/resolver.rs"]
 mod resolver;
 #[path = "vm/rig.rs"]
@@ -215,6 +217,7 @@ fn tests() -> impl Iterator<Item = &'static Test> {
         stress::TESTS,
         together::TESTS,
         top::TESTS,
+        reload::TESTS,
         costs::TESTS,
         witness::TESTS,
         dilation::TESTS,

@@ -8,7 +8,7 @@ use pghot_daemon::run;
 use pghot_linux::SysRoot;
 use pghot_sources::tunables;
 
-use crate::args::{config, option_arg, options, tunable_arg};
+use crate::args::{config, option_arg, options, paths, tunable_arg};
 use crate::output::{lines, say};
 
 /// The command `pghot run`.
@@ -24,9 +24,10 @@ pub fn run_command() -> Command {
     Command::new("run")
         .about("Run the daemon in the foreground until a signal ends it")
         .long_about(
-            "Run the daemon in the foreground until SIGINT or SIGTERM ends it. The kernel \
-             settings that it changes are put back at the end; after a kill -9, `pghot restore` \
-             or the next `pghot run` does it.",
+            "Run the daemon in the foreground until SIGINT or SIGTERM ends it. SIGHUP has it read \
+             its config file again, as `pghot reload` does. The kernel settings that it changes \
+             are put back at the end; after a kill -9, `pghot restore` or the next `pghot run` \
+             does it.",
         )
         .after_help("RUST_LOG sets how much is logged, e.g. RUST_LOG=debug.")
         .arg(config())
@@ -54,7 +55,7 @@ pub fn restore_command() -> Command {
 
 /// Runs it.
 pub fn restore(matches: &ArgMatches) -> Result<()> {
-    let said = run::restore(&SysRoot::default(), &options(matches)?.state_file)?;
+    let said = run::restore(&SysRoot::default(), &paths(matches)?.state_file)?;
     match said.is_empty() {
         true => say("There is nothing to put back.\n"),
         false => say(&lines(&said)),

@@ -2,15 +2,19 @@
 
 mod args;
 mod ask;
+mod change;
 mod commands;
 mod daemon;
 mod doctor;
+mod exit;
 mod generate;
 mod heatmap;
+mod json;
 mod output;
 mod progress;
 mod record;
 mod record_beside;
+mod shell;
 mod show_explain;
 mod show_status;
 mod sim;
@@ -29,8 +33,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             eprintln!("pghot: {error}");
-            // As clap's own: 2 for a wrong command line, 1 for everything else.
-            ExitCode::from(if error.is::<args::Usage>() { 2 } else { 1 })
+            ExitCode::from(exit::status(&error))
         }
     }
 }

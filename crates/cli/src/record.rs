@@ -9,14 +9,16 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint, value_parser};
+use pghot_linux::probe::{Answer, FEATURES};
 use pghot_linux::{SysRoot, bpf};
 use pghot_profile::{BLOCK_PAGES, Profile, file};
 use pghot_sim::machine::PAGES_PER_MIB;
 use pghot_sources::recorder::{Order, record};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use crate::args::{config, option_arg, options};
+use crate::args::{config, option_arg, paths};
+use crate::exit::Failure;
 use crate::output::say;
 use crate::progress::Progress;
 use crate::record_beside::{Paused, warn_of_the_kernels_readers};
@@ -36,6 +38,7 @@ pub fn command() -> Command {
     let out = Arg::new("out")
         .long("out")
         .value_name("FILE")
+        .value_hint(ValueHint::FilePath)
         .value_parser(value_parser!(PathBuf))
         .default_value("pghot.profile")
         .help("Where the profile goes");
@@ -96,6 +99,7 @@ pub fn how() -> [Arg; 6] {
 pub fn run(matches: &ArgMatches) -> Result<()> {
     let path = matches.get_one::<PathBuf>("out");
     let path = path.ok_or_else(|| anyhow!("--out is missing"))?;
+    check_rights(&SysRoot::default())?;
     // Before a minute of recording, not after; and an older profile stays until there is a new one.
     let mut part = path.clone().into_os_string();
     part.push(".part");
@@ -126,7 +130,8 @@ pub fn run(matches: &ArgMatches) -> Result<()> {
 /// Records these processes, or all if there are none, in the way of [`how`], until that is done or
 /// a signal ends it.
 pub fn observe(matches: &ArgMatches, pids: Vec<i32>, with_names: bool) -> Result<Profile> {
-    let socket = options(matches)?.socket;
+    check_rights(&SysRoot::default())?;
+    let socket = paths(matches)?.socket;
     // Without a log to go to, what libbpf says is not heard; errors say what matters.
     bpf::log_messages();
     let stop = Arc::new(AtomicBool::new(false));
@@ -163,6 +168,19 @@ pub fn observe(matches: &ArgMatches, pids: Vec<i32>, with_names: bool) -> Result
     Ok(profile?)
 }
 
+/// What loading the walk and looking into processes takes; without, each step would fail in words
+/// of its own.
+fn check_rights(root: &SysRoot) -> Result<()> {
+    const NEEDED: [&str; 3] = ["cap_bpf", "cap_perfmon", "cap_sys_ptrace"];
+    for feature in FEATURES.iter().filter(|it| NEEDED.contains(&it.id)) {
+        if let Answer::Unavailable(why) = (feature.ask)(root) {
+            let sentence = format!("{why}, and recording needs it: run as root");
+            return Err(Failure::Denied(sentence).into());
+        }
+    }
+    Ok(())
+}
+
 fn create(path: &Path) -> Result<File> {
     // What programs do with their memory is nobody else's business.
     OpenOptions::new()
@@ -171,7 +189,10 @@ fn create(path: &Path) -> Result<File> {
         .truncate(true)
         .mode(0o600)
         .open(path)
-        .map_err(|error| anyhow!("cannot write {}: {error}", path.display()))
+        .map_err(|error| {
+            let sentence = format!("cannot write {}: {error}", path.display());
+            anyhow::Error::new(error).context(sentence)
+        })
 }
 
 fn summary(profile: &Profile, bytes: usize, path: &Path) -> String {

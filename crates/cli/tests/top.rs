@@ -186,7 +186,7 @@ fn a_reader_without_rights_is_answered_on_the_status_socket() {
     }
     fs::set_permissions(&readers, fs::Permissions::from_mode(0o000)).unwrap();
     let (code, text) = ask(&["top", "--once"]);
-    assert_eq!(code, Some(1), "{text}");
+    assert_eq!(code, Some(4), "{text}");
     assert!(text.contains("join the group pghot"), "{text}");
 }
 

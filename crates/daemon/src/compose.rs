@@ -16,7 +16,9 @@ use crate::config::mode_name;
 use crate::lock;
 use crate::log;
 use crate::shared::{MigratorState, Shared};
-use crate::status::{Lost, LowerNode, SettingReport, SourceState, Status, TopNode};
+use crate::status::{
+    Lost, LowerNode, ReloadReport, SCHEMA, SettingReport, SourceState, Status, TopNode,
+};
 
 /// Composes the status now. What cannot be read becomes a warning.
 pub fn status(shared: &Shared) -> Status {
@@ -39,9 +41,12 @@ pub fn status(shared: &Shared) -> Status {
         spans: shared.spans.lost(),
     };
     warnings.extend(lost.sentences());
+    let reload = shared.config_file.last();
+    warnings.extend(reload.iter().flat_map(ReloadReport::warnings));
     let (records_bytes, section_marks_bytes) = shared.table.bytes();
     let lower = |migrator| lower_node(shared, &settings, migrator, is_seeing);
     Status {
+        schema: SCHEMA,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         kernel: kernel_release(&shared.root),
         uptime_s: shared.started.elapsed().as_secs_f64(),
@@ -63,6 +68,8 @@ pub fn status(shared: &Shared) -> Status {
         section_marks_bytes,
         vmstat_growth,
         lost,
+        config_file: shared.config_file.path.display().to_string(),
+        reload,
         warnings,
     }
 }

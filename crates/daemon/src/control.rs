@@ -1,5 +1,6 @@
-//! The control socket answers `pghot status`, `explain` and `set`; the status socket, which others
-//! than root may read, only what changes nothing and tells no page frame and no address.
+//! The control socket answers `pghot status`, `explain`, `set` and `reload`; the status socket,
+//! which others than root may read, only what changes nothing and tells no page frame and no
+//! address.
 //!
 //! A thread per connection and a bounded number of them, each with a deadline for its request: a
 //! slow or hostile client costs one thread for a while and never holds up a pass.
@@ -14,10 +15,10 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use pghot_events::event;
-use pghot_sources::tunables;
 
 use crate::config::Options;
 use crate::protocol::{Request, Response, read_request, to_line};
+use crate::reload::reload;
 use crate::shared::Shared;
 use crate::socket::{Socket, SocketError, group_id};
 use crate::{compose, explain};
@@ -190,14 +191,10 @@ fn answer(request: Request, shared: &Shared) -> Response {
         },
         Request::ExplainLast { count } => Response::Decisions(explain::last(shared, count)),
         Request::Set { name, value } => match shared.set(&name, &value) {
-            Err(sentence) => Response::Error(sentence),
-            Ok(()) => {
-                let settings = shared.settings();
-                let shown = tunables::find(&name).map(|tunable| settings.show(tunable));
-                let value = shown.unwrap_or(value);
-                Response::Done { name, value }
-            }
+            Ok(value) => Response::Done { name, value },
+            Err(sentence) => Response::Invalid(sentence),
         },
+        Request::Reload => Response::Reloaded(Box::new(reload(shared))),
     }
 }
 
@@ -213,7 +210,7 @@ fn answer_reader(request: Request, shared: &Shared) -> Response {
             }
             Response::Decisions(decisions)
         }
-        Request::Explain { .. } | Request::Set { .. } => Response::Error(
+        Request::Explain { .. } | Request::Set { .. } | Request::Reload => Response::Error(
             "this socket tells the status and the newest decisions only: ask on the control \
              socket, as root"
                 .to_owned(),
@@ -265,7 +262,7 @@ mod tests {
         let done = ask(&path, &set("0x64")).unwrap();
         assert!(matches!(done, Response::Done { value, .. } if value == "100"));
         let refused = ask(&path, &set("1")).unwrap();
-        assert!(matches!(refused, Response::Error(why) if why.contains("50 to 1000 ms")));
+        assert!(matches!(refused, Response::Invalid(why) if why.contains("50 to 1000 ms")));
         let nobody = Request::Explain {
             pid: 4_000_000,
             address: 0,
@@ -304,6 +301,7 @@ mod tests {
         let (name, value) = ("freq_threshold".to_owned(), "1".to_owned());
         for refused in [
             Request::Set { name, value },
+            Request::Reload,
             Request::Explain { pid, address },
         ] {
             let answer = ask(&path, &refused).unwrap();

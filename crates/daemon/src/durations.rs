@@ -1,5 +1,6 @@
 //! How long passes and batches took, counted by size.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Upper bounds of the counts, in us; a last count has those beyond.
@@ -9,7 +10,7 @@ pub const BOUNDS_US: [u64; 15] = [
 ];
 
 /// Durations of one kind since the start.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Durations {
     /// All together, in us.
     pub sum_us: u64,

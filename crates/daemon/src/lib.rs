@@ -17,6 +17,7 @@ pub mod run;
 pub mod status;
 
 mod compose;
+mod config_file;
 mod demoter;
 mod durations;
 mod free_space;
@@ -28,6 +29,9 @@ mod migrator;
 mod outbox;
 mod page;
 mod pulse;
+#[cfg(test)]
+mod python_tests;
+mod reload;
 mod restorer;
 mod sentences;
 mod service;

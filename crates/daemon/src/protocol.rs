@@ -5,10 +5,11 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::config::Options;
-use crate::status::Status;
+use crate::status::{ReloadReport, Status};
 
 /// A longer request is refused. The longest legal one has about 100 bytes.
 pub const REQUEST_BYTES_MAX: usize = 4096;
@@ -45,6 +46,8 @@ pub enum Request {
         /// The value as text.
         value: String,
     },
+    /// Read the config file again.
+    Reload,
 }
 
 /// What is answered.
@@ -64,12 +67,16 @@ pub enum Response {
         /// Its value now.
         value: String,
     },
+    /// To [`Request::Reload`].
+    Reloaded(Box<ReloadReport>),
     /// To anything: one sentence.
     Error(String),
+    /// To [`Request::Set`]: the name or the value is not possible, in one sentence.
+    Invalid(String),
 }
 
 /// Why a page is where it is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Explanation {
     /// The process asked for.
     pub pid: u32,
@@ -88,7 +95,7 @@ pub struct Explanation {
 }
 
 /// A hotness record, taken apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RecordReport {
     /// Accesses within the window; 0 if there were none.
     pub freq: u32,
@@ -99,7 +106,7 @@ pub struct RecordReport {
 }
 
 /// The engine's decision, with its sentence.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DecisionReport {
     /// How long ago, in ms.
     pub ago_ms: u64,
@@ -267,6 +274,7 @@ mod tests {
             },
             Request::ExplainLast { count: 7 },
             Request::Set { name, value },
+            Request::Reload,
         ];
         let lines: Vec<u8> = requests.iter().flat_map(to_line).collect();
         let mut stream = lines.as_slice();

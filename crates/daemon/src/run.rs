@@ -18,6 +18,7 @@ use pghot_linux::{Host, Reclaimer, SysRoot, bpf};
 use pghot_sources::{RecordMaps, SOURCES, tunables};
 
 use crate::config::{Options, mode_name};
+use crate::config_file::ConfigFile;
 use crate::demoter;
 use crate::error::RunError;
 use crate::heap;
@@ -26,6 +27,7 @@ use crate::listeners::{Listeners, Serving};
 use crate::lock;
 use crate::migrator;
 use crate::pulse::{Beating, Pulses};
+use crate::reload::start_reloader;
 use crate::restorer::{self, Restorer};
 use crate::service;
 use crate::shared::{MigratorState, Shared};
@@ -53,13 +55,22 @@ pub fn run(mut options: Options, root: &SysRoot) -> Result<(), RunError> {
     let ending = Arc::new(Ending::default());
     let _signals = SignalWatch::start(&ending)?;
     let (spans, _sending) = Spans::start(options.otlp_endpoint).map_err(RunError::Thread)?;
+    let config_file = Arc::new(ConfigFile::new(&options));
     let mut waits = options.wait_for_lower_tier;
     loop {
         let stop = ending.new_session();
         let Some((topology, nids)) = lower_tier(root, waits, &stop)? else {
             break;
         };
-        let has_changed = session(&mut options, root, &topology, &nids, &spans, stop)?;
+        let has_changed = session(
+            &mut options,
+            &config_file,
+            root,
+            &topology,
+            &nids,
+            &spans,
+            stop,
+        )?;
         event!(
             daemon_stopped,
             "stopped, and the kernel settings are as they were"
@@ -104,6 +115,7 @@ fn lower_tier(
 /// Promotes until a stop is requested. Returns whether that was because the lower tier has changed.
 fn session(
     options: &mut Options,
+    config_file: &Arc<ConfigFile>,
     root: &SysRoot,
     topology: &Topology,
     nids: &[Nid],
@@ -127,6 +139,7 @@ fn session(
     let sources = Sources::new(SOURCES, Box::new(launcher), &config);
     let mut shared = Shared::new(root.clone(), table, settings, nids, sources, dry_run, stop)?;
     shared.spans = spans.clone();
+    shared.config_file = Arc::clone(config_file);
     let shared = Arc::new(shared);
     let mut threads = Threads::default();
     let started = start(options, topology, listeners, &shared, &mut threads);
@@ -135,7 +148,7 @@ fn session(
         service::stopping();
     }
     let ended = end(&shared, threads, restorer);
-    // What `pghot set` changed goes on.
+    // What `pghot set` and reloads changed goes on.
     options.settings = shared.settings();
     started.and(ended)?;
     Ok(has_changed)
@@ -196,6 +209,7 @@ fn start(
     threads.start_demoter(shared, topology)?;
     threads.start_migrators(shared, hosts)?;
     service::ready(shared);
+    start_reloader(shared)?;
     threads.watchdog = service::start_watchdog(shared, threads.pulses.clone())?;
     Ok(())
 }
@@ -225,7 +239,7 @@ fn start_sources(shared: &Shared) -> Result<(), RunError> {
     if enabled == 0 {
         event!(
             no_source_enabled,
-            "enabled_sources is 0: no access is seen until `pghot set enabled_sources`"
+            "enabled_sources is none: no access is seen until `pghot set enabled_sources`"
         );
     } else if !sources.is_any_running() {
         return Err(RunError::NoSource(sources.why_none()));

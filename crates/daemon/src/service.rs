@@ -23,6 +23,15 @@ pub fn ready(shared: &Shared) {
     tell(&[NotifyState::Ready, NotifyState::Status(&status(shared))]);
 }
 
+/// The config file is being read again; [`ready`] ends that.
+pub fn reloading(shared: &Shared) {
+    let line = status(shared);
+    let mut states = vec![NotifyState::Reloading, NotifyState::Status(&line)];
+    // Without it systemd takes the reload for one of the older kind.
+    states.extend(NotifyState::monotonic_usec_now());
+    tell(&states);
+}
+
 /// There is no lower tier yet. That is no failure, so the start is over; called once a second.
 pub fn waiting() {
     let status = NotifyState::Status("waiting for a lower memory tier");
@@ -80,7 +89,12 @@ fn status(shared: &Shared) -> String {
         format!("{moved} pages promoted from node {}", migrator.nid)
     });
     let dry_run = if shared.dry_run { "dry run; " } else { "" };
-    format!("{dry_run}{}", promoted.collect::<Vec<_>>().join(", "))
+    let reload = shared.config_file.last().and_then(|reload| reload.error);
+    let refused = reload.map_or("", |_| "the config file was not taken over; ");
+    format!(
+        "{dry_run}{refused}{}",
+        promoted.collect::<Vec<_>>().join(", ")
+    )
 }
 
 /// A service manager that does not listen loses a line; the daemon's work goes on.

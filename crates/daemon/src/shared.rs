@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 use pghot_engine::demoter::DemoterReport;
 use pghot_engine::exchange::FaultTimes;
 use pghot_engine::marking::MarkingReport;
-use pghot_engine::{Journal, Moved, PassReport, QuickFault, Settings, Totals};
+use pghot_engine::{Journal, Moved, PassReport, QuickFault, Settings, Totals, TunableError};
 use pghot_events::event;
 use pghot_hotness::{Nid, Rule, Swept, Table};
 use pghot_linux::SysRoot;
@@ -17,6 +17,7 @@ use pghot_linux::topology::Topology;
 use pghot_linux::vmstat::Vmstat;
 use pghot_sources::tunables;
 
+use crate::config_file::ConfigFile;
 use crate::durations::Durations;
 use crate::error::RunError;
 use crate::free_space::FreeSpace;
@@ -89,6 +90,8 @@ pub struct Shared {
     pub config_generation: AtomicU64,
     /// The kernel's counters at that moment; `None` if they could not be read.
     pub vmstat_at_start: Option<Vmstat>,
+    /// What the config file says.
+    pub config_file: Arc<ConfigFile>,
     /// The sources.
     pub sources: Mutex<Sources>,
     /// How long pages waited.
@@ -140,6 +143,7 @@ impl Shared {
             // A clock before 1970 is as good as none.
             started_unix: UNIX_EPOCH.elapsed().unwrap_or_default(),
             config_generation: AtomicU64::new(0),
+            config_file: Arc::default(),
             sources: Mutex::new(sources),
             latency: Mutex::new(Latency::new()),
             moved: Mutex::default(),
@@ -233,14 +237,35 @@ impl Shared {
         }
     }
 
-    /// Changes one tunable. It is in force when this returns: for reports at once, for promotion
-    /// from the next pass on. On an error nothing has changed.
-    pub fn set(&self, name: &str, text: &str) -> Result<(), String> {
+    /// Changes one tunable, as [`Shared::change`] does. Returns its value.
+    pub fn set(&self, name: &str, text: &str) -> Result<String, String> {
+        let sentence = |error: TunableError| error.to_string();
+        let tunable = tunables::find(name).map_err(sentence)?;
+        let settings = self.change(|it| it.set(tunable, text).map_err(sentence))?;
+        let value = settings.show(tunable);
+        event!(
+            tunable_changed,
+            tunable = name,
+            value,
+            "{name} is {value} now"
+        );
+        Ok(value)
+    }
+
+    /// Changes tunables, all or none. They are in force when this returns: for reports at once, for
+    /// promotion from the next pass on. On an error nothing has changed.
+    pub fn change(
+        &self,
+        change: impl FnOnce(&mut Settings) -> Result<(), String>,
+    ) -> Result<Settings, String> {
         // Held throughout, so that two clients cannot mix their changes.
         let mut sources = lock(&self.sources);
         let before = self.settings();
         let mut settings = before.clone();
-        tunables::set(&mut settings, name, text).map_err(|error| error.to_string())?;
+        change(&mut settings)?;
+        if settings == before {
+            return Ok(settings);
+        }
         if settings.target_nid != before.target_nid {
             let topology = Topology::read(&self.root).map_err(|error| error.to_string())?;
             check_target(&topology, &settings).map_err(|error| error.to_string())?;
@@ -251,17 +276,10 @@ impl Shared {
         if enabled != tunables::enabled_sources(&before) {
             sources.enable(enabled);
         }
-        let shown = tunables::find(name).map(|tunable| settings.show(tunable));
-        let shown = shown.unwrap_or_default();
-        event!(
-            tunable_changed,
-            tunable = name,
-            value = shown,
-            "{name} is {shown} now"
-        );
-        *self.active.write().unwrap_or_else(PoisonError::into_inner) = (settings, rule);
+        let active = (settings.clone(), rule);
+        *self.active.write().unwrap_or_else(PoisonError::into_inner) = active;
         self.config_generation.fetch_add(1, Ordering::Relaxed);
-        Ok(())
+        Ok(settings)
     }
 }
 
@@ -314,8 +332,16 @@ mod tests {
         let (shared, watched) = daemon(dir.path());
         let before = shared.settings();
         for (name, value, sentence) in [
-            ("freq", "1", "there is no tunable `freq`"),
-            ("mode", "precision", "there is no tunable `mode`"),
+            (
+                "freq",
+                "1",
+                "there is no tunable `freq`: did you mean `freq_",
+            ),
+            (
+                "mode",
+                "precision",
+                "there is no tunable `mode`; there are freq_threshold",
+            ),
             ("freq_threshold", "4", "freq_threshold is 1 to 3"),
             ("freq_threshold", "two", "takes a whole number"),
             (

@@ -244,7 +244,7 @@ fn from_start_to_signal(systemd: &Systemd) {
         let (name, value) = (name.to_owned(), value.to_owned());
         ask(&socket, &Request::Set { name, value }).unwrap()
     };
-    assert!(matches!(set("target_nid", "2"), Response::Error(_)));
+    assert!(matches!(set("target_nid", "2"), Response::Invalid(_)));
     assert!(matches!(set("freq_threshold", "1"), Response::Done { .. }));
     // A page of this process: it is in memory, and not in the lower tier.
     let mine = Box::new(1u8);
@@ -260,6 +260,15 @@ fn from_start_to_signal(systemd: &Systemd) {
         explanation.sentences[0],
         "The page is in the top tier already."
     );
+
+    // What was set stays, for the file says nothing new.
+    signal_hook::low_level::raise(signal_hook::consts::SIGHUP).unwrap();
+    let again = wait_for(&socket, |status| status.reload.is_some());
+    let reload = again.reload.unwrap();
+    assert_eq!((reload.error, reload.changed), (None, Vec::new()));
+    assert_eq!(again.settings["freq_threshold"].value, Some(1));
+    systemd.hears("RELOADING=1");
+    systemd.hears("READY=1");
 
     is_cheap_while_idle(&socket);
     signal_hook::low_level::raise(signal_hook::consts::SIGTERM).unwrap();

@@ -23,6 +23,7 @@ pub mod lruvec;
 mod machine;
 pub mod marking;
 mod migrator;
+pub mod names;
 mod outcome;
 mod pace;
 mod place;

@@ -9,6 +9,7 @@
 //! If many that have stayed for long lead to faults at once, pages that were left alone are in use
 //! again: then it is time to look, whatever came of it before.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::exchange::FaultTimes;
@@ -75,7 +76,7 @@ pub struct Marking {
 }
 
 /// What [`Marking`] does, for `status`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MarkingReport {
     /// MB of a process that the scanner marks at a visit.
     pub size_mb: u64,

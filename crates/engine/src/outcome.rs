@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 macro_rules! outcomes {
     ($($(#[$doc:meta])* $variant:ident = $name:literal, $sentence:literal;)+) => {
         /// How an attempt to move one folio ended. A refusal is an outcome, never an error.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(Serialize, Deserialize, JsonSchema)]
         pub enum Outcome { $($(#[$doc])* #[serde(rename = $name)] $variant,)+ }
 
         impl Outcome {
@@ -94,8 +96,9 @@ impl fmt::Display for Outcome {
 }
 
 /// How many base pages ended in each outcome.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "BTreeMap<Outcome, u64>", into = "BTreeMap<Outcome, u64>")]
+#[schemars(with = "BTreeMap<Outcome, u64>")]
 pub struct Tally([u64; Outcome::ALL.len()]);
 
 impl Tally {

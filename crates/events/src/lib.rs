@@ -87,6 +87,15 @@ events! {
     tunable_changed INFO
         "A tunable has another value."
         ""
+    config_read INFO
+        "The config file was read again, with what has changed."
+        ""
+    config_overridden INFO
+        "The config file says something that does not count."
+        "Drop the flag or the `pghot set` that says otherwise, or leave it."
+    config_warning WARN
+        "The config file was read again and cannot be used, or takes a restart in part."
+        "Correct the file and reload, or restart pghot."
     thread_hung ERROR
         "A thread that moves pages is stuck in the kernel; pghot ends."
         "Find what it waits for: a disk, or a server that does not answer."

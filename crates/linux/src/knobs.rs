@@ -8,7 +8,7 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use crate::knobs::state::{SavedKnob, State, StateLock, is_setting};
+use crate::knobs::state::{SavedKnob, State, StateLock, file_error, is_setting};
 use crate::root::{SysRoot, read_text};
 
 pub use error::KnobsError;
@@ -87,7 +87,9 @@ impl Knobs {
     /// Puts back what a dead run of this boot left behind, without claiming anything: the work of
     /// `pghot restore`. No state file is an empty report.
     pub fn recover(root: &SysRoot, state_path: &Path) -> Result<Vec<Restored>, KnobsError> {
-        if !state_path.exists() {
+        // Where nobody may look there may be one.
+        let exists = state_path.try_exists();
+        if !exists.map_err(|source| file_error("read", state_path, source))? {
             return Ok(Vec::new());
         }
         let _lock = StateLock::take(state_path)?;

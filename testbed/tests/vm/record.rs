@@ -87,13 +87,13 @@ fn replay(vm: &Vm) -> Result<()> {
     let output = vm.exec(&[&argv[..], &flags].concat())?.success()?;
     let runs: Value = serde_json::from_str(&output.stdout)?;
     let near = |run: usize| -> Result<f64> {
-        let of = |name: &str| number(&runs, &format!("/{run}/counters/{name}"));
+        let of = |name: &str| number(&runs, &format!("/runs/{run}/counters/{name}"));
         Ok(of("near_accesses")? / of("accesses")?)
     };
-    ensure!(number(&runs, "/0/counters/promoted_pages")? == 0.0);
+    ensure!(number(&runs, "/runs/0/counters/promoted_pages")? == 0.0);
     ensure!((0.05..0.35).contains(&near(0)?), "{runs:#}");
     ensure!(near(1)? > near(0)? + 0.05, "{runs:#}");
-    let promoted_mib = number(&runs, "/1/counters/promoted_pages")? / 256.0;
+    let promoted_mib = number(&runs, "/runs/1/counters/promoted_pages")? / 256.0;
     ensure!((2.0..1.3 * HOT_MIB).contains(&promoted_mib), "{runs:#}");
     Ok(())
 }
@@ -183,10 +183,10 @@ fn one_reader(ctx: &mut Ctx) -> Result<()> {
     let short = ["--pid", pid.as_str(), "--seconds", "1"];
     let daemon = Daemon::start(vm, &["--enabled-sources", "0x5"])?;
     let refused = record(vm, &short)?;
-    let advice = "pghot set enabled_sources 0x1`";
+    let advice = "pghot set enabled_sources hint_fault`";
     ensure!(refused.stderr.contains(advice), "{refused:?}");
     ensure!(!vm.exists(PROFILE)?, "a profile, although it was refused");
-    vm.exec(&["pghot", "set", "enabled_sources", "0x1"])?
+    vm.exec(&["pghot", "set", "enabled_sources", "hint_fault"])?
         .success()?;
     let recorded = record(vm, &short)?.success()?;
     if vm.exists(DAMON_STAT)? {

@@ -250,7 +250,8 @@ fn an_offlined_node_is_let_go(ctx: &mut Ctx) -> Result<()> {
 
 fn without_a_lower_tier(ctx: &mut Ctx) -> Result<()> {
     refused(ctx.vm.exec(&["pghot", "run"])?, "lower memory tier")?;
-    refused(ctx.vm.exec(&["pghot", "run"])?, "make demo")
+    refused(ctx.vm.exec(&["pghot", "run"])?, "--wait-for-lower-tier")?;
+    refused(ctx.vm.exec(&["pghot", "run"])?, "pghot doctor")
 }
 
 fn doctor_reports_the_machine(ctx: &mut Ctx) -> Result<()> {

@@ -119,7 +119,7 @@ fn readers(ctx: &mut Ctx) -> Result<()> {
         .success()?
         .stdout;
     let decisions: Value = serde_json::from_str(&decisions)?;
-    let decisions = decisions.as_array().context("no list")?;
+    let decisions = decisions["decisions"].as_array().context("no list")?;
     let is_silent = |decision: &Value| decision["pfn"].is_null() && decision["address"].is_null();
     ensure!(
         decisions.len() == 9 && decisions.iter().all(is_silent),

@@ -17,7 +17,8 @@ use clap::{Arg, ArgMatches, Command, value_parser};
 use pghot_profile::{Process, Profile, file};
 use ratatui::crossterm::terminal;
 
-use crate::args::{Usage, json as as_json};
+use crate::args::json as as_json;
+use crate::exit::Failure;
 use crate::output::{say, say_json, write_page};
 use crate::record;
 use ink::Ink;
@@ -124,7 +125,7 @@ fn chosen<'a>(profile: &'a Profile, name: Option<&str>) -> Result<Vec<&'a Proces
             "no program of that name was recorded; there are {}",
             names.join(", ")
         );
-        return Err(Usage(sentence).into());
+        return Err(Failure::Usage(sentence).into());
     }
     chosen.sort_by_cached_key(|process| {
         let touched = process.intervals.iter().map(|i| i.touched.pages());

@@ -37,6 +37,17 @@ pub enum LogFormat {
     Journald,
 }
 
+impl std::fmt::Display for LogFormat {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            LogFormat::Auto => "auto",
+            LogFormat::Text => "text",
+            LogFormat::Json => "json",
+            LogFormat::Journald => "journald",
+        })
+    }
+}
+
 impl FromStr for LogFormat {
     type Err = ();
 

@@ -1,6 +1,7 @@
 //! A machine that demotes on demand, as the demoter sees it.
 
 use pghot_hotness::Nid;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// One generation of a lruvec.
@@ -24,7 +25,7 @@ pub struct Lruvec {
 }
 
 /// Why nothing can be demoted on demand.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Unable {
     /// The multi-generational LRU is off, or its files are not there.

@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 use crate::Settings;
 
 /// Why a ready page waits. It stays ready and is looked at again in the next pass.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Held {
     /// The target node is not an online top-tier node.

@@ -35,6 +35,12 @@ fn assert_refused(args: &[&str], code: i32, part: &str) {
     assert_eq!(ran.stderr.trim_end().lines().count(), 1, "{context}");
 }
 
+/// What a comparison printed as JSON.
+fn runs_of(ran: &Ran) -> serde_json::Value {
+    let printed: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    printed["runs"].clone()
+}
+
 #[test]
 fn the_simulator_compares_and_names_what_is_wrong() {
     let dir = tempfile::tempdir().unwrap();
@@ -60,8 +66,7 @@ fn the_simulator_compares_and_names_what_is_wrong() {
         "--json",
     ]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    let printed: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
-    let runs = &printed["runs"];
+    let runs = runs_of(&ran);
     let seconds = |n: usize| runs[n]["elapsed_s"].as_f64().unwrap();
     assert!(seconds(1) < 0.8 * seconds(0), "{runs:#}");
     assert!(runs[1]["counters"]["promoted_pages"].as_u64().unwrap() > 2000);
@@ -140,8 +145,7 @@ fn profiles_are_replayed_and_damaged_ones_refused() {
     let replay = ["sim", "replay", &sound, "--top-mib", "26", "--json"];
     let ran = pghot(&[&replay[..], &["--systems", "none,pghot"]].concat());
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    let printed: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
-    let runs = &printed["runs"];
+    let runs = runs_of(&ran);
     let near = |n: usize| runs[n]["counters"]["near_accesses"].as_u64().unwrap();
     // All that is hot came last and is far; it is four MiB.
     assert!(near(1) > 5 * near(0).max(100_000), "{runs:#}");

@@ -66,7 +66,7 @@ fn what_commands_print_is_what_the_schema_says() {
     let runs = printed(&[&["sim", "run", scenario][..], &systems].concat());
     assert_eq!(runs["runs"].as_array().unwrap().len(), 4);
     assert_valid("sim_run", &runs);
-    let tables = printed(&["sim", "tables", "chunks", "--json"]);
+    let tables = printed(&["sim", "tables", "thp", "--json"]);
     assert!(!tables["tables"][0]["cells"].as_array().unwrap().is_empty());
     assert_valid("sim_tables", &tables);
 }

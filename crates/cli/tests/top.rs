@@ -131,7 +131,7 @@ fn without_terminal_or_daemon_it_says_so() {
     let socket = dir.path().join("sock");
     for (arguments, code, part) in [
         (&[][..], 2, "pghot top --once"),
-        (&["--once"], 1, "start it with `pghot run`"),
+        (&["--once"], 3, "start it with `pghot run`"),
         (&["--once", "--width", "7"], 2, "20..=1000"),
         (&["--width", "80"], 2, "--once"),
     ] {

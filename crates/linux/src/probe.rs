@@ -94,8 +94,8 @@ pub const FEATURES: &[Feature] = &[
         id: "lower_tier",
         used_for: "having pages to promote",
         without: Level::Fail,
-        advice: "give it memory on a node of its own that the kernel knows to be slower, such as CXL \
-                 or persistent memory; `pghot run --wait-for-lower-tier` waits for it",
+        advice: "give it memory on a node of its own that the kernel knows to be slower, such as \
+                 CXL or persistent memory; `pghot run --wait-for-lower-tier` waits for it",
         ask: ask_lower_tier,
     },
     Feature {

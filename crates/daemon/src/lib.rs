@@ -24,6 +24,7 @@ mod launcher;
 mod listeners;
 mod migrator;
 mod page;
+mod policy;
 mod pulse;
 mod restorer;
 mod sentences;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::Pid;
 
@@ -43,6 +43,18 @@ pub enum Owner {
     Process(Pid),
     /// Its file: nobody maps it, it is page cache that is read and written by system calls.
     File(FileId),
+}
+
+/// A process, as an operator knows it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Program {
+    /// Its number.
+    pub pid: Pid,
+    /// Its name, of which the kernel keeps 15 letters.
+    pub name: String,
+    /// The path of its cgroup below the mount of cgroup v2, with a slash in front; empty if there
+    /// is none.
+    pub cgroup: String,
 }
 
 /// A folio's place.

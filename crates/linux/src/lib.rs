@@ -16,6 +16,7 @@ pub mod mover;
 pub mod moving;
 pub mod pagemap;
 pub mod probe;
+pub mod programs;
 pub mod reclaimer;
 pub mod resolver;
 pub mod root;

@@ -168,7 +168,7 @@ impl Demoter {
         let nid = target.nid;
         let lruvecs = match settings.demote_rate_limit_mbps {
             0 => Err(Unable::SwitchedOff),
-            _ => machine.lruvecs(nid),
+            _ => may_go(nid, settings, machine),
         };
         let lruvecs = match lruvecs {
             Ok(lruvecs) => lruvecs,
@@ -199,7 +199,7 @@ impl Demoter {
             self.exchange.go_to_widest(now_ms, settings);
         }
         if self.age(nid, &lruvecs, settings, machine)
-            && let Ok(lruvecs) = machine.lruvecs(nid)
+            && let Ok(lruvecs) = may_go(nid, settings, machine)
         {
             // At once, for soon the others will have been touched as well.
             let survey = Survey::new(&lruvecs, self.exchange.idle_ms(settings));
@@ -298,6 +298,16 @@ impl Demoter {
         agings.is_open = !is_second;
         is_second
     }
+}
+
+/// The lruvecs of a node, but for those that a policy keeps where they are.
+fn may_go(nid: Nid, settings: &Settings, machine: &mut dyn Reclaim) -> Result<Vec<Lruvec>, Unable> {
+    let mut lruvecs = machine.lruvecs(nid)?;
+    lruvecs.retain(|lruvec| {
+        let policy = settings.policies.of_cgroup(&lruvec.cgroup);
+        !policy.is_some_and(|policy| policy.exclude)
+    });
+    Ok(lruvecs)
 }
 
 #[cfg(test)]

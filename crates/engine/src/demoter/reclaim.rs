@@ -19,6 +19,8 @@ pub struct Generation {
 pub struct Lruvec {
     /// The control group's number.
     pub memcg_id: u64,
+    /// Its path; empty where there is only one, or it is not known.
+    pub cgroup: String,
     /// Its generations, the oldest first.
     pub generations: Vec<Generation>,
 }

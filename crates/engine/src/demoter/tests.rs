@@ -4,6 +4,7 @@ use pghot_hotness::Format;
 
 use super::*;
 use crate::exchange::FAULT_CLASSES;
+use crate::{Pattern, Policies, Policy};
 
 /// Pages of one node, all touched at intervals; `MAX_NR_GENS` generations.
 struct Node {
@@ -58,12 +59,21 @@ impl Node {
 
     /// Runs so long with so many pages waiting for node 0; returns what was demoted.
     fn run(&mut self, demoter: &mut Demoter, waiting: u64, ms: u64) -> u64 {
-        let settings = Settings::new(Format::Default);
+        self.run_with(&Settings::new(Format::Default), demoter, waiting, ms)
+    }
+
+    fn run_with(
+        &mut self,
+        settings: &Settings,
+        demoter: &mut Demoter,
+        waiting: u64,
+        ms: u64,
+    ) -> u64 {
         let before = demoter.report().demoted_pages;
         let end_ms = self.now_ms + ms;
         while self.now_ms < end_ms {
             let demand = self.demand(waiting);
-            self.now_ms += demoter.pass(&demand, &settings, self);
+            self.now_ms += demoter.pass(&demand, settings, self);
         }
         demoter.report().demoted_pages - before
     }
@@ -98,6 +108,7 @@ impl Reclaim for Node {
         };
         Ok(vec![Lruvec {
             memcg_id: 7,
+            cgroup: "/g/of/it".into(),
             generations: (first..).zip(&self.opened_ms).map(listed).collect(),
         }])
     }
@@ -289,4 +300,23 @@ fn the_rate_limit_holds_for_demotion_too() {
     }
     let demoted = demoter.report().demoted_pages;
     assert!((2000..=21 * 256).contains(&demoted), "{demoted}");
+}
+
+#[test]
+fn an_excluded_cgroup_stays_and_is_not_aged() {
+    let mut settings = Settings::new(Format::Default);
+    let excluded = |path| {
+        let policy = Policy {
+            cgroup: Some(Pattern::of_cgroup(path).unwrap()),
+            exclude: true,
+            ..Policy::default()
+        };
+        Policies::new(vec![policy])
+    };
+    for (path, is_kept) in [("/g", true), ("/other", false)] {
+        settings.policies = excluded(path);
+        let mut node = Node::new(&[(20_000, 100_000), (20_000, 2)]);
+        let went = node.run_with(&settings, &mut Demoter::default(), 1000, 20_000);
+        assert_eq!((went == 0, node.calls == 0), (is_kept, is_kept), "{path}");
+    }
 }

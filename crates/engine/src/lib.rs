@@ -24,6 +24,7 @@ mod machine;
 pub mod marking;
 mod migrator;
 mod outcome;
+pub mod owners;
 mod pace;
 mod pass;
 mod place;

@@ -1,10 +1,11 @@
 //! The migrator of one lower-tier node: what one pass does, in order.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use pghot_hotness::{Format, Nid, Pfn, Rule, Swept, Table};
 
 use crate::history::{Answer, History};
+use crate::owners::{Owners, Sample};
 use crate::pass::Pass;
 use crate::retry::Retries;
 use crate::select::{Candidate, Hottest};
@@ -48,6 +49,9 @@ pub struct Migrator {
     totals: Totals,
     /// By the last pass.
     moved: Vec<Moved>,
+    /// Where it is counted by owner, if it is.
+    owners: Option<Owners>,
+    sample: Sample,
 }
 
 impl Migrator {
@@ -65,7 +69,14 @@ impl Migrator {
             journal,
             totals: Totals::default(),
             moved: Vec::new(),
+            owners: None,
+            sample: Sample::default(),
         }
+    }
+
+    /// Has it count by owner, too.
+    pub fn count_owners(&mut self, owners: Owners) {
+        self.owners = Some(owners);
     }
 
     /// The node it serves.
@@ -103,6 +114,7 @@ impl Migrator {
         machine: &mut dyn Machine,
     ) -> PassReport {
         let mut pass = Pass::new(table, settings, rule, machine);
+        pass.counts_owners = self.owners.is_some();
         self.totals.passes += 1;
         self.moved.clear();
         let now_ms = pass.report.started_ms;
@@ -113,6 +125,9 @@ impl Migrator {
             }
             None => pass.report.node_absent = true,
         }
+        if let Some(owners) = &self.owners {
+            std::mem::take(&mut pass.entries).enter(owners, now_ms);
+        }
         pass.report.ended_ms = pass.machine.now_ms();
         let pass_ms = pass.report.ended_ms.saturating_sub(now_ms);
         self.totals.pass_ms_max = self.totals.pass_ms_max.max(pass_ms);
@@ -121,6 +136,13 @@ impl Migrator {
 
     fn promote_hottest(&mut self, pass: &mut Pass, now_ms: u64) {
         self.pick(pass, now_ms);
+        if let (Some(owners), Some(pfns)) = (&self.owners, self.sample.pfns()) {
+            let taken = match pfns {
+                [] => HashMap::new(),
+                pfns => pass.owners_of(pfns),
+            };
+            owners.note_hot(self.nid, self.sample.spread(taken));
+        }
         let picked = self.hottest.finish().to_vec();
         let left = self.hottest.seen() - picked.len() as u64;
         let held = match pass.scarce.is_empty() {
@@ -151,6 +173,7 @@ impl Migrator {
         let pages = self.gates.refill(pass.target, now_ms, pass.settings);
         let most = pages.min(PICK_PAGES).min(known.unwrap_or(u64::MAX));
         self.hottest.start(most as usize);
+        self.sample.start(now_ms);
         self.retries.drop_old(now_ms);
         let freq_max = pass.settings.mode.freq_max();
         let mut waiting = 0;
@@ -162,6 +185,7 @@ impl Migrator {
             if !page.record.is_fresh(now_ms, pass.rule) {
                 return;
             }
+            self.sample.see(page.pfn);
             if self.retries.is_waiting(page.pfn, now_ms) {
                 waiting += 1;
                 return;
@@ -376,6 +400,7 @@ impl Migrator {
         let now_ns = pass.machine.now_ns();
         let now_ms = now_ns / 1_000_000;
         self.totals.outcomes.add(outcome, folio.pages as u64);
+        pass.count(owner, outcome, folio.pages as u64);
         if outcome == Outcome::Moved {
             self.moved.push(Moved {
                 pfn: folio.pfn,

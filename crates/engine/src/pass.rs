@@ -5,7 +5,8 @@ use std::collections::{HashMap, HashSet};
 use pghot_hotness::{Nid, Pfn, Rule, Table};
 
 use crate::batch::Batches;
-use crate::{Held, Machine, Outcome, Owner, PassReport, Settings};
+use crate::owners::Entries;
+use crate::{Found, Held, Machine, Outcome, Owner, PassReport, Pid, Program, Settings};
 
 /// See the head of this file.
 pub(crate) struct Pass<'a> {
@@ -26,8 +27,12 @@ pub(crate) struct Pass<'a> {
     pub heads: HashSet<Pfn>,
     pub batches: Batches,
     pub outcomes: Vec<Outcome>,
-    /// Whether a policy excludes them, of owners asked for.
-    excluded: HashMap<Owner, bool>,
+    /// Whether it is counted by owner.
+    pub counts_owners: bool,
+    /// What was counted so.
+    pub entries: Entries,
+    /// Who processes are that were met, and whether a policy excludes them.
+    programs: HashMap<Pid, (Program, bool)>,
 }
 
 impl<'a> Pass<'a> {
@@ -53,24 +58,61 @@ impl<'a> Pass<'a> {
             heads: HashSet::new(),
             batches: Batches::default(),
             outcomes: Vec::new(),
-            excluded: HashMap::new(),
+            counts_owners: false,
+            entries: Entries::default(),
+            programs: HashMap::new(),
         }
     }
 
-    /// Whether a policy says that it is never moved. Page cache that no process maps is nobody's.
+    /// Takes note of whose pages are met, and returns whether a policy says that they never move.
+    /// Page cache that no process maps is nobody's.
     pub fn is_excluded(&mut self, owner: Owner) -> bool {
-        let policies = &self.settings.policies;
         let Owner::Process(pid) = owner else {
             return false;
         };
-        if policies.is_empty() {
+        let policies = &self.settings.policies;
+        if policies.is_empty() && !self.counts_owners {
             return false;
         }
-        *self.excluded.entry(owner).or_insert_with(|| {
+        let (_, is_excluded) = self.programs.entry(pid).or_insert_with(|| {
             let program = self.machine.program(pid);
             let policy = program.as_ref().and_then(|program| policies.of(program));
-            policy.is_some_and(|policy| policy.exclude)
-        })
+            let is_excluded = policy.is_some_and(|policy| policy.exclude);
+            (program.map_or_else(Program::unknown, known), is_excluded)
+        });
+        *is_excluded
+    }
+
+    /// Counts by owner how folios ended.
+    pub fn count(&mut self, owner: Option<Owner>, outcome: Outcome, pages: u64) {
+        if self.counts_owners {
+            let program = self.program(owner);
+            self.entries.add(&program, outcome, pages);
+        }
+    }
+
+    /// Whose the pages of a sample are.
+    pub fn owners_of(&mut self, pfns: &[Pfn]) -> HashMap<Program, u64> {
+        let mut found = Vec::with_capacity(pfns.len());
+        self.machine.resolve(pfns, &mut found);
+        let mut by_program = HashMap::<Program, u64>::new();
+        for found in found {
+            let owner = match found {
+                Found::Folio { place, .. } => Some(place.owner),
+                Found::Unresolved(_) => None,
+            };
+            *by_program.entry(self.program(owner)).or_default() += 1;
+        }
+        by_program
+    }
+
+    fn program(&mut self, owner: Option<Owner>) -> Program {
+        let Some(Owner::Process(pid)) = owner else {
+            return owner.map_or_else(Program::nobody, |_| Program::page_cache());
+        };
+        self.is_excluded(Owner::Process(pid));
+        let known = self.programs.get(&pid).map(|(program, _)| program.clone());
+        known.unwrap_or_else(Program::unknown)
     }
 
     pub fn hold(&mut self, held: Held, pages: u64) {
@@ -112,4 +154,12 @@ impl<'a> Pass<'a> {
         let accessing = accessing.filter(|nid| self.top_tier.contains(nid));
         accessing.or(self.target)
     }
+}
+
+/// A host without cgroup v2 has none to name.
+fn known(mut program: Program) -> Program {
+    if program.cgroup.is_empty() {
+        program.cgroup = Program::UNKNOWN.to_owned();
+    }
+    program
 }

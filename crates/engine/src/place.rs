@@ -57,6 +57,34 @@ pub struct Program {
     pub cgroup: String,
 }
 
+impl Program {
+    /// Stands for what cannot be told. No path begins so.
+    pub const UNKNOWN: &str = "(unknown)";
+
+    /// Stands for page cache that no process maps.
+    pub fn page_cache() -> Program {
+        Program::standing_for("(page cache)")
+    }
+
+    /// Stands for pages that neither a process nor a file was found for.
+    pub fn nobody() -> Program {
+        Program::standing_for("(nobody)")
+    }
+
+    /// Stands for a process that is gone.
+    pub fn unknown() -> Program {
+        Program::standing_for(Program::UNKNOWN)
+    }
+
+    fn standing_for(what: &str) -> Program {
+        Program {
+            pid: 0,
+            name: what.to_owned(),
+            cgroup: what.to_owned(),
+        }
+    }
+}
+
 /// A folio's place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 pub struct Place {

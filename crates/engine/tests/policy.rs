@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+use pghot_engine::owners::Owners;
 use pghot_engine::{Outcome, Pattern, Policies, Policy, Program};
 use pghot_hotness::Format;
 use rig::Rig;
@@ -84,4 +85,24 @@ fn a_process_that_is_gone_is_not_excluded() {
     rig.settings.policies = excluding(Some("/"), None);
     rig.machine.programs.clear();
     assert_eq!(rig.pass().moved_pages, 40);
+}
+
+/// Where the rate lets nothing through, it is known all the same whose pages wait.
+#[test]
+fn it_is_told_whose_pages_wait() {
+    let mut rig = rig();
+    rig.settings.promote_rate_limit_mbps = 0;
+    rig.hot(9, 900, 5);
+    let owners = Owners::default();
+    rig.migrator.count_owners(owners.clone());
+    assert_eq!(rig.pass().ready, 45);
+    let hot = owners.copy().hot.remove(&2).unwrap();
+    let told: Vec<_> = hot
+        .iter()
+        .map(|(it, pages)| (it.cgroup.as_str(), *pages))
+        .collect();
+    assert_eq!(told, [("/db/7", 20), ("/web", 20), ("(unknown)", 5)]);
+    rig.machine.now_ms += 3500;
+    assert_eq!(rig.pass().ready, 0);
+    assert!(owners.copy().hot[&2].is_empty());
 }

@@ -5,8 +5,9 @@
 use std::collections::HashSet;
 
 use pghot_engine::fake::FakeMachine;
+use pghot_engine::owners::Owners;
 use pghot_engine::{
-    FileId, Gates, History, Journal, Migrator, Outcome, Owner, PassReport, Settings,
+    FileId, Gates, History, Journal, Migrator, Outcome, Owner, PassReport, Program, Settings, Tally,
 };
 use pghot_hotness::{Format, PfnRange, SECTION_PAGES, Span, Table};
 use proptest::prelude::*;
@@ -85,6 +86,12 @@ proptest! {
         (0..2).for_each(|n| machine.map_folio(n, 304 + 32 * n as u64, 32));
         machine.cache_folio(file, 368, 32);
         let mut migrator = migrator();
+        let owners = Owners::default();
+        migrator.count_owners(owners.clone());
+        for pid in 0..3 {
+            let (name, cgroup) = (format!("p{pid}"), format!("/g{}", pid / 2));
+            machine.programs.insert(pid, Program { pid, name, cgroup });
+        }
         let (mut moved, mut passed_ms, mut passes, mut max_limit) = (0, 0, 0u64, 10);
         for event in events {
             match event {
@@ -149,6 +156,13 @@ proptest! {
                     let expired = migrator.totals().expired_ready;
                     let gone = counted - counted_before + expired;
                     prop_assert!(lost <= gone, "{lost} pages vanished");
+                    // Whose pages they were: the sums are the totals, outcome by outcome.
+                    let books = owners.copy();
+                    let (mut by_cgroup, mut by_program) = <(Tally, Tally)>::default();
+                    books.cgroups.iter().for_each(|(_, it)| by_cgroup.merge(&it.outcomes));
+                    books.programs.iter().for_each(|(_, it)| by_program.merge(&it.outcomes));
+                    prop_assert_eq!(&by_cgroup, &migrator.totals().outcomes);
+                    prop_assert_eq!(&by_program, &migrator.totals().outcomes);
                     // Room is never overdrawn.
                     prop_assert!(machine.reserve_pages.values().all(|&r| r == 0));
                 }

@@ -110,7 +110,7 @@ impl Reclaim for Reclaimer {
         let mut paths = lru_gen::paths(&list);
         let lruvec = |(key, generations): (Key, _)| Lruvec {
             memcg_id: key.memcg_id,
-            cgroup: paths.remove(&key.memcg_id).unwrap_or_default(),
+            cgroup: paths.remove(&key.memcg_id).unwrap_or_default().into(),
             generations,
         };
         Ok(lruvecs.into_iter().map(lruvec).collect())

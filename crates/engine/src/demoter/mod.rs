@@ -17,6 +17,7 @@ mod report;
 mod survey;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use pghot_hotness::Nid;
 
@@ -83,6 +84,8 @@ pub struct Demoter {
     longest_again_ms: u64,
     /// When pages last waited for room.
     wanted_ms: u64,
+    /// By the last pass.
+    demoted: Vec<(Arc<str>, u64)>,
 }
 
 /// When a node was aged: in pairs, as far apart as pages must be idle, and then not before the time
@@ -106,6 +109,11 @@ impl Demoter {
         &self.report
     }
 
+    /// Whose pages the last pass has demoted, by the paths of cgroups; of one several times.
+    pub fn demoted(&self) -> &[(Arc<str>, u64)] {
+        &self.demoted
+    }
+
     /// Whether room is made by this, so that promotion need not wake the kernel's own reclaim.
     pub fn is_able(&self) -> bool {
         self.report.unable.is_none()
@@ -120,6 +128,7 @@ impl Demoter {
     /// One pass over all targets; returns the ms until the next.
     pub fn pass(&mut self, demand: &Demand, settings: &Settings, machine: &mut dyn Reclaim) -> u64 {
         let now_ms = machine.now_ms();
+        self.demoted.clear();
         let Demand {
             faults, outcomes, ..
         } = *demand;
@@ -238,7 +247,9 @@ impl Demoter {
         if wanted < PAGES_MIN {
             wanted = 0;
         } else {
-            went = survey.demote(nid, wanted, machine);
+            let by_cgroup = survey.demote(nid, wanted, machine);
+            went = by_cgroup.iter().map(|(_, pages)| pages).sum();
+            self.demoted.extend(by_cgroup);
         }
         self.report.demoted_pages += went;
         self.exchange.spend(now_ms, went);

@@ -1,5 +1,7 @@
 //! Which pages of a node are idle, and how they are demoted.
 
+use std::sync::Arc;
+
 use pghot_hotness::Nid;
 
 use super::reclaim::{Lruvec, Reclaim};
@@ -10,6 +12,7 @@ const YOUNG_GENERATIONS: usize = 2;
 /// Pages that may go together.
 struct Cold {
     memcg_id: u64,
+    cgroup: Arc<str>,
     seq: u64,
     idle_ms: u64,
     pages: u64,
@@ -53,6 +56,7 @@ impl Survey {
                 survey.is_known = true;
                 survey.cold.push(Cold {
                     memcg_id: lruvec.memcg_id,
+                    cgroup: Arc::clone(&lruvec.cgroup),
                     seq: older.seq,
                     idle_ms: younger.age_ms,
                     pages: older.pages,
@@ -63,18 +67,26 @@ impl Survey {
         survey
     }
 
-    /// Demotes the longest idle of them; returns how many pages went.
-    pub fn demote(mut self, nid: Nid, wanted: u64, machine: &mut dyn Reclaim) -> u64 {
+    /// Demotes the longest idle of them; returns how many pages went, by cgroup.
+    pub fn demote(
+        mut self,
+        nid: Nid,
+        wanted: u64,
+        machine: &mut dyn Reclaim,
+    ) -> Vec<(Arc<str>, u64)> {
         self.cold
             .sort_by_key(|cold| std::cmp::Reverse(cold.idle_ms));
-        let mut went = 0;
-        for cold in &self.cold {
+        let (mut by_cgroup, mut went) = (Vec::new(), 0);
+        for cold in self.cold {
             let pages = cold.pages.min(wanted - went);
             if pages > 0 {
-                let demoted = machine.demote(nid, cold.memcg_id, cold.seq, pages);
-                went += demoted.min(pages);
+                let demoted = machine
+                    .demote(nid, cold.memcg_id, cold.seq, pages)
+                    .min(pages);
+                went += demoted;
+                by_cgroup.push((cold.cgroup, demoted));
             }
         }
-        went
+        by_cgroup
     }
 }

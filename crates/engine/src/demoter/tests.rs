@@ -71,11 +71,21 @@ impl Node {
     ) -> u64 {
         let before = demoter.report().demoted_pages;
         let end_ms = self.now_ms + ms;
+        let mut by_cgroup = 0;
         while self.now_ms < end_ms {
             let demand = self.demand(waiting);
             self.now_ms += demoter.pass(&demand, settings, self);
+            let is_it = |(path, _): &(Arc<str>, u64)| &**path == "/g/of/it";
+            assert!(demoter.demoted().iter().all(is_it));
+            by_cgroup += demoter
+                .demoted()
+                .iter()
+                .map(|(_, pages)| pages)
+                .sum::<u64>();
         }
-        demoter.report().demoted_pages - before
+        let went = demoter.report().demoted_pages - before;
+        assert_eq!(by_cgroup, went, "sums by cgroup are the total");
+        went
     }
 }
 

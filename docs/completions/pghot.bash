@@ -960,12 +960,16 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__status)
-            opts="-h --json --config --socket --status-socket --help"
+            opts="-h --by --json --config --socket --status-socket --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --by)
+                    COMPREPLY=($(compgen -W "cgroup process" -- "${cur}"))
+                    return 0
+                    ;;
                 --config)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

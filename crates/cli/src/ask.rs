@@ -4,6 +4,7 @@ use anyhow::{Result, anyhow};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use pghot_daemon::config::DAEMON_OPTIONS;
 use pghot_daemon::metrics::{Format, render};
+use pghot_daemon::owners::By;
 use pghot_daemon::protocol::{DECISIONS_MAX, Request, Response, ask, ask_as_reader};
 use pghot_hint::wire::refusal_sentence;
 use pghot_hint::{Answer, Hints, Range};
@@ -11,19 +12,32 @@ use pghot_sources::{app_hint, tunables};
 
 use crate::args::{Usage, config, json, option_arg, options};
 use crate::output::{lines, say, say_json};
-use crate::{show_explain, show_status};
+use crate::{show_explain, show_owners, show_status};
 
 /// The command `pghot status`.
 pub fn status_command() -> Command {
+    let by = Arg::new("by")
+        .long("by")
+        .value_name("OWNER")
+        .value_parser(["cgroup", "process"])
+        .help("Show whose memory is in which tier and whose pages moved instead");
     Command::new("status")
         .about("Show what the daemon does, and why nothing moves if nothing does")
-        .arg(json())
+        .args([by, json()])
         .args([config(), option_arg("socket"), option_arg("status_socket")])
 }
 
 /// Runs it.
 pub fn status(matches: &ArgMatches) -> Result<()> {
-    match request(matches, &Request::Status)? {
+    let by = matches.get_one::<String>("by").map(String::as_str);
+    let question = match by {
+        None => Request::Status,
+        Some("process") => Request::Owners { by: By::Process },
+        Some(_) => Request::Owners { by: By::Cgroup },
+    };
+    match request(matches, &question)? {
+        Response::Owners(owners) if matches.get_flag("json") => say_json(&owners),
+        Response::Owners(owners) => say(&show_owners::text(&owners)),
         Response::Status(status) if matches.get_flag("json") => say_json(&status),
         Response::Status(status) => say(&show_status::text(&status)),
         _ => Err(unexpected()),
@@ -194,7 +208,9 @@ pub fn set(matches: &ArgMatches) -> Result<()> {
 fn request(matches: &ArgMatches, request: &Request) -> Result<Response> {
     let options = options(matches)?;
     let response = match request {
-        Request::Status | Request::ExplainLast { .. } => ask_as_reader(&options, request),
+        Request::Status | Request::Owners { .. } | Request::ExplainLast { .. } => {
+            ask_as_reader(&options, request)
+        }
         Request::Explain { .. } | Request::Set { .. } => ask(&options.socket, request),
     };
     match response? {

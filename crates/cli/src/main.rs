@@ -11,6 +11,7 @@ mod progress;
 mod record;
 mod record_beside;
 mod show_explain;
+mod show_owners;
 mod show_status;
 mod sim;
 mod sim_compare;

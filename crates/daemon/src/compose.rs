@@ -14,6 +14,7 @@ use pghot_sources::tunables;
 
 use crate::config::mode_name;
 use crate::lock;
+use crate::owners;
 use crate::shared::{MigratorState, Shared};
 use crate::status::{LowerNode, SettingReport, SourceState, Status, TopNode};
 
@@ -34,6 +35,7 @@ pub fn status(shared: &Shared) -> Status {
         warnings.push(kernel_promotion(*pages, shared.dry_run, &top_tier));
     }
     let (records_bytes, section_marks_bytes) = shared.table.bytes();
+    let books = shared.owners.copy();
     let lower = |migrator| lower_node(shared, &settings, migrator, is_seeing);
     Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -48,6 +50,8 @@ pub fn status(shared: &Shared) -> Status {
         lower_tier: shared.migrators.iter().map(lower).collect(),
         top_tier,
         demoter: lock(&shared.demoter.published).clone(),
+        cgroups: owners::cgroups(&books),
+        processes: owners::processes(&books),
         sources,
         marking: *lock(&shared.demoter.marking),
         latency: lock(&shared.latency).report(),

@@ -11,6 +11,7 @@ pub mod doctor;
 pub mod error;
 pub mod explain;
 pub mod metrics;
+pub mod owners;
 pub mod protocol;
 pub mod run;
 pub mod status;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 use pghot_engine::demoter::DemoterReport;
 use pghot_engine::exchange::FaultTimes;
 use pghot_engine::marking::MarkingReport;
+use pghot_engine::owners::Owners;
 use pghot_engine::{Journal, Moved, PassReport, QuickFault, Settings, Totals};
 use pghot_hotness::{Nid, Rule, Swept, Table};
 use pghot_linux::SysRoot;
@@ -20,6 +21,7 @@ use crate::error::RunError;
 use crate::free_space::FreeSpace;
 use crate::latency::Latency;
 use crate::lock;
+use crate::owners::Walked;
 use crate::sources::Sources;
 use crate::stop::Stop;
 use crate::tiers::check_target;
@@ -92,6 +94,10 @@ pub struct Shared {
     pub are_samples_due: AtomicBool,
     /// Who makes room in the top tier.
     pub demoter: DemoterState,
+    /// What became of whose pages.
+    pub owners: Owners,
+    /// The memory of the largest processes.
+    pub walked: Mutex<Walked>,
     /// What moving pages costs.
     pub moving: MovingTime,
     /// The free memory of the top tier.
@@ -119,6 +125,8 @@ impl Shared {
         Ok(Shared {
             vmstat_at_start: Vmstat::read(&root).ok(),
             demoter: DemoterState::default(),
+            owners: Owners::default(),
+            walked: Mutex::default(),
             moving: MovingTime::default(),
             free_space: Mutex::new(FreeSpace::open(&root)),
             root,

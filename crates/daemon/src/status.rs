@@ -9,6 +9,7 @@ use pghot_sources::{SourceCost, SourceStats};
 use serde::{Deserialize, Serialize};
 
 use crate::latency::LatencyReport;
+use crate::owners::OwnerMoves;
 
 /// What the daemon does.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -37,6 +38,10 @@ pub struct Status {
     pub top_tier: Vec<TopNode>,
     /// How room is made in the top tier.
     pub demoter: DemoterReport,
+    /// What became of whose pages, by cgroup; the sums are those of the nodes.
+    pub cgroups: Vec<OwnerMoves>,
+    /// The same by process.
+    pub processes: Vec<OwnerMoves>,
     /// The hotness sources, running or not.
     pub sources: Vec<SourceReport>,
     /// How much the kernel's scanner marks for hint faults; `null` where that is not for pghot to

@@ -14,10 +14,12 @@ struct Entry {
     cgroup: Option<String>,
     process: Option<String>,
     exclude: bool,
+    protect: bool,
+    weight: Option<i64>,
 }
 
 /// The keys of an entry.
-const KEYS: &str = "cgroup, process, exclude";
+const KEYS: &str = "cgroup, process, exclude, protect, weight";
 
 /// Each entry as text, with its place in the file; or what is wrong, and where.
 pub fn texts(value: &Spanned<DeValue>) -> Result<Vec<(usize, String)>, (usize, String)> {
@@ -54,14 +56,20 @@ fn text(table: &DeTable) -> Result<String, (usize, String)> {
             ("cgroup", _) => entry.cgroup = string()?,
             ("process", _) => entry.process = string()?,
             ("exclude", DeValue::Boolean(is)) => entry.exclude = *is,
-            ("exclude", _) => return Err(wrong("true or false")),
+            ("protect", DeValue::Boolean(is)) => entry.protect = *is,
+            ("exclude" | "protect", _) => return Err(wrong("true or false")),
+            ("weight", DeValue::Integer(number)) => {
+                let weight = i64::from_str_radix(number.as_str(), number.radix());
+                entry.weight = Some(weight.unwrap_or(i64::MAX));
+            }
+            ("weight", _) => return Err(wrong("a whole number")),
             _ => {
                 let message = format!("a policy has no `{name}`; there are {KEYS}");
                 return Err((key.span().start, message));
             }
         }
     }
-    // Strings and a truth value: JSON has all of them.
+    // JSON has all that is in it.
     Ok(serde_json::to_string(&entry).unwrap_or_default())
 }
 
@@ -77,6 +85,8 @@ pub fn parse(text: &str) -> Result<Policy, String> {
                 .transpose()?,
             process: (entry.process.as_deref().map(Pattern::of_process)).transpose()?,
             exclude: entry.exclude,
+            protect: entry.protect,
+            weight: entry.weight.map(Policy::weight).transpose()?,
         };
         policy.check().map(|()| policy)
     };
@@ -132,7 +142,7 @@ mod tests {
             ("policy = [1]", "line 1: policy is a list"),
             (
                 "[[policy]]\ncgroup = \"/a\"\nexclud = true",
-                "line 3: a policy has no `exclud`; there are cgroup, process, exclude",
+                "line 3: a policy has no `exclud`; there are cgroup, process, exclude, protect, weight",
             ),
             (
                 "[[policy]]\ncgroup = 4\nexclude = true",
@@ -149,6 +159,18 @@ mod tests {
             (
                 "[[policy]]\ncgroup = \"/a\"",
                 "line 1: a policy says nothing without",
+            ),
+            (
+                "[[policy]]\nprocess = \"redis\"\nweight = 200",
+                "line 1: `weight` is for cgroups",
+            ),
+            (
+                "[[policy]]\ncgroup = \"/a\"\nweight = 0",
+                "line 1: weight is 1 to 10000, not 0",
+            ),
+            (
+                "[[policy]]\ncgroup = \"/a\"\nweight = \"2\"",
+                "line 3: weight takes a whole number, not: string",
             ),
             (
                 "freq_threshold = 2\n[[policy]]\ncgroup = \"a\"\nexclude = true",

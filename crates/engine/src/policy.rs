@@ -1,4 +1,5 @@
-//! What an operator says of programs: who is never moved.
+//! What an operator says of programs: who is never moved, who never goes down, and whose share of
+//! the top tier is how large.
 //!
 //! An entry names a cgroup, a process, or both, by patterns. Of several entries that fit a program
 //! the first one holds, and without any entry nothing is different.
@@ -14,6 +15,9 @@ use crate::Program;
 /// Letters that the kernel keeps of a process's name.
 const NAME_LETTERS: usize = 15;
 
+/// The smallest weight and the largest, as of the kernel's own controllers.
+const WEIGHTS: (u32, u32) = (1, 10_000);
+
 /// A name with wildcards: `*` stands for any letters, slashes too, and `?` for one letter.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pattern(WildMatch);
@@ -27,6 +31,10 @@ pub enum PolicyError {
     Nobody,
     /// It says nothing of them.
     Nothing,
+    /// It is about processes, and says what holds for cgroups only.
+    ForCgroups(&'static str),
+    /// No share is so large or so small.
+    Weight(i64),
     /// No cgroup can be meant.
     NoPath(String),
     /// No process can be meant.
@@ -46,7 +54,18 @@ impl fmt::Display for PolicyError {
             ),
             PolicyError::Nothing => write!(
                 f,
-                "a policy says nothing without `exclude = true`; remove it, or say what it is for"
+                "a policy says nothing without `exclude`, `protect` or `weight`; remove it, or say what \
+                 it is for"
+            ),
+            PolicyError::ForCgroups(key) => write!(
+                f,
+                "`{key}` is for cgroups, since the kernel demotes by cgroup: name one with `cgroup` \
+                 alone"
+            ),
+            PolicyError::Weight(weight) => write!(
+                f,
+                "weight is {} to {}, not {weight}; a cgroup without one has 100",
+                WEIGHTS.0, WEIGHTS.1
             ),
             PolicyError::NoPath(text) => write!(
                 f,
@@ -135,14 +154,28 @@ pub struct Policy {
     pub process: Option<Pattern>,
     /// Their memory is never moved by pghot.
     pub exclude: bool,
+    /// It is promoted, and never demoted by pghot.
+    pub protect: bool,
+    /// Its weight, where the top tier is divided.
+    pub weight: Option<u32>,
 }
 
 impl Policy {
+    /// A weight within its bounds.
+    pub fn weight(number: i64) -> Result<u32, PolicyError> {
+        let weight = u32::try_from(number).ok();
+        let weight = weight.filter(|weight| (WEIGHTS.0..=WEIGHTS.1).contains(weight));
+        weight.ok_or(PolicyError::Weight(number))
+    }
+
     /// Whether it says something, of somebody.
     pub fn check(&self) -> Result<(), PolicyError> {
+        let says = self.exclude || self.protect || self.weight.is_some();
         match (&self.cgroup, &self.process) {
             (None, None) => Err(PolicyError::Nobody),
-            _ if !self.exclude => Err(PolicyError::Nothing),
+            _ if !says => Err(PolicyError::Nothing),
+            (_, Some(_)) if self.protect => Err(PolicyError::ForCgroups("protect")),
+            (_, Some(_)) if self.weight.is_some() => Err(PolicyError::ForCgroups("weight")),
             _ => Ok(()),
         }
     }
@@ -169,6 +202,11 @@ impl Policies {
         self.0.is_empty()
     }
 
+    /// Some entry says whose share is how large.
+    pub fn has_weights(&self) -> bool {
+        self.0.iter().any(|policy| policy.weight.is_some())
+    }
+
     /// What holds for a program.
     pub fn of(&self, program: &Program) -> Option<&Policy> {
         self.0.iter().find(|policy| policy.fits(program))
@@ -193,6 +231,7 @@ mod tests {
             cgroup: some(cgroup).map(|text| Pattern::of_cgroup(&text).unwrap()),
             process: some(process).map(|text| Pattern::of_process(&text).unwrap()),
             exclude: true,
+            ..Policy::default()
         }
     }
 
@@ -271,5 +310,12 @@ mod tests {
             ..excluding("/a", "")
         };
         assert_eq!(idle.check(), Err(PolicyError::Nothing));
+        let protect = Policy {
+            protect: true,
+            ..excluding("/a", "x")
+        };
+        assert_eq!(protect.check(), Err(PolicyError::ForCgroups("protect")));
+        assert_eq!(Policy::weight(0), Err(PolicyError::Weight(0)));
+        assert_eq!(Policy::weight(10_000), Ok(10_000));
     }
 }

@@ -14,6 +14,7 @@ fn excluding(cgroup: Option<&str>, process: Option<&str>) -> Policies {
         cgroup: cgroup.map(|text| Pattern::of_cgroup(text).unwrap()),
         process: process.map(|text| Pattern::of_process(text).unwrap()),
         exclude: true,
+        ..Policy::default()
     };
     policy.check().unwrap();
     Policies::new(vec![policy])

@@ -14,6 +14,7 @@
 
 mod reclaim;
 mod report;
+mod shares;
 mod survey;
 
 use std::collections::BTreeMap;
@@ -247,7 +248,7 @@ impl Demoter {
         if wanted < PAGES_MIN {
             wanted = 0;
         } else {
-            let by_cgroup = survey.demote(nid, wanted, machine);
+            let by_cgroup = survey.demote(nid, wanted, &settings.policies, machine);
             went = by_cgroup.iter().map(|(_, pages)| pages).sum();
             self.demoted.extend(by_cgroup);
         }
@@ -316,7 +317,7 @@ fn may_go(nid: Nid, settings: &Settings, machine: &mut dyn Reclaim) -> Result<Ve
     let mut lruvecs = machine.lruvecs(nid)?;
     lruvecs.retain(|lruvec| {
         let policy = settings.policies.of_cgroup(&lruvec.cgroup);
-        !policy.is_some_and(|policy| policy.exclude)
+        !policy.is_some_and(|policy| policy.exclude || policy.protect)
     });
     Ok(lruvecs)
 }

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use pghot_hotness::Nid;
 
 use super::reclaim::{Lruvec, Reclaim};
+use super::shares::{self, Holder};
+use crate::Policies;
 
 /// Generations that never go.
 const YOUNG_GENERATIONS: usize = 2;
@@ -21,6 +23,7 @@ struct Cold {
 /// What of a node is idle.
 pub struct Survey {
     cold: Vec<Cold>,
+    holders: Vec<Holder>,
     pages: u64,
     /// Some generation that may go is followed by one that is old enough.
     pub is_known: bool,
@@ -41,12 +44,19 @@ impl Survey {
     pub fn new(lruvecs: &[Lruvec], idle_ms: u64) -> Survey {
         let mut survey = Survey {
             cold: Vec::new(),
+            holders: Vec::new(),
             pages: 0,
             is_known: false,
         };
         for lruvec in lruvecs {
             let generations = &lruvec.generations[..];
-            survey.pages += generations.iter().map(|g| g.pages).sum::<u64>();
+            let pages = generations.iter().map(|g| g.pages).sum::<u64>();
+            survey.pages += pages;
+            survey.holders.push(Holder {
+                memcg_id: lruvec.memcg_id,
+                cgroup: Arc::clone(&lruvec.cgroup),
+                pages,
+            });
             let may_go = generations.len().saturating_sub(YOUNG_GENERATIONS);
             let younger = generations.iter().skip(1);
             for (older, younger) in generations.iter().zip(younger).take(may_go) {
@@ -67,25 +77,42 @@ impl Survey {
         survey
     }
 
-    /// Demotes the longest idle of them; returns how many pages went, by cgroup.
+    /// Demotes so many of them: of those who are above their shares first, down to these, and then
+    /// the longest idle. Returns how many pages went, by cgroup.
     pub fn demote(
         mut self,
         nid: Nid,
         wanted: u64,
+        policies: &Policies,
         machine: &mut dyn Reclaim,
     ) -> Vec<(Arc<str>, u64)> {
         self.cold
             .sort_by_key(|cold| std::cmp::Reverse(cold.idle_ms));
+        let mut above = shares::above(&self.holders, policies);
         let (mut by_cgroup, mut went) = (Vec::new(), 0);
-        for cold in self.cold {
-            let pages = cold.pages.min(wanted - went);
+        let mut take = |cold: &mut Cold, most: u64| {
+            let pages = cold.pages.min(most).min(wanted - went);
             if pages > 0 {
                 let demoted = machine
                     .demote(nid, cold.memcg_id, cold.seq, pages)
                     .min(pages);
                 went += demoted;
-                by_cgroup.push((cold.cgroup, demoted));
+                cold.pages -= pages;
+                by_cgroup.push((Arc::clone(&cold.cgroup), demoted));
             }
+            pages
+        };
+        let mut furthest: Vec<(u64, u64)> = above.iter().map(|(id, pages)| (*pages, *id)).collect();
+        furthest.sort_unstable_by(|a, b| b.cmp(a));
+        for (_, memcg_id) in furthest {
+            let most = above.entry(memcg_id).or_default();
+            let of_it = |cold: &&mut Cold| cold.memcg_id == memcg_id;
+            for cold in self.cold.iter_mut().filter(of_it) {
+                *most -= take(cold, *most);
+            }
+        }
+        for cold in &mut self.cold {
+            take(cold, u64::MAX);
         }
         by_cgroup
     }

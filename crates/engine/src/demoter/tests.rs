@@ -312,21 +312,86 @@ fn the_rate_limit_holds_for_demotion_too() {
     assert!((2000..=21 * 256).contains(&demoted), "{demoted}");
 }
 
+fn policy(path: &str) -> Policy {
+    Policy {
+        cgroup: Some(Pattern::of_cgroup(path).unwrap()),
+        ..Policy::default()
+    }
+}
+
 #[test]
-fn an_excluded_cgroup_stays_and_is_not_aged() {
+fn an_excluded_or_protected_cgroup_stays_and_is_not_aged() {
     let mut settings = Settings::new(Format::Default);
-    let excluded = |path| {
+    for (path, exclude, is_kept) in [
+        ("/g", true, true),
+        ("/g", false, true),
+        ("/other", true, false),
+    ] {
         let policy = Policy {
-            cgroup: Some(Pattern::of_cgroup(path).unwrap()),
-            exclude: true,
-            ..Policy::default()
+            exclude,
+            protect: !exclude,
+            ..policy(path)
         };
-        Policies::new(vec![policy])
-    };
-    for (path, is_kept) in [("/g", true), ("/other", false)] {
-        settings.policies = excluded(path);
+        settings.policies = Policies::new(vec![policy]);
         let mut node = Node::new(&[(20_000, 100_000), (20_000, 2)]);
         let went = node.run_with(&settings, &mut Demoter::default(), 1000, 20_000);
         assert_eq!((went == 0, node.calls == 0), (is_kept, is_kept), "{path}");
     }
+}
+
+/// Two cgroups on a node; what is demanded of whom.
+#[derive(Default)]
+struct Asked(Vec<(u64, u64)>);
+
+impl Reclaim for Asked {
+    fn now_ms(&self) -> u64 {
+        0
+    }
+    fn room_pages(&mut self, _: Nid) -> u64 {
+        0
+    }
+    fn lower_room_pages(&mut self) -> u64 {
+        0
+    }
+    fn lruvecs(&mut self, _: Nid) -> Result<Vec<Lruvec>, Unable> {
+        Ok(Vec::new())
+    }
+    fn age(&mut self, _: Nid, _: u64, _: u64) {}
+    fn demote(&mut self, _: Nid, memcg_id: u64, _: u64, pages: u64) -> u64 {
+        self.0.push((memcg_id, pages));
+        pages
+    }
+}
+
+#[test]
+fn who_is_above_his_share_goes_first_down_to_it() {
+    let lruvec = |memcg_id, path: &str, idle_ms, cold| Lruvec {
+        memcg_id,
+        cgroup: path.into(),
+        generations: [
+            (1, idle_ms + 1000, cold),
+            (2, idle_ms, 0),
+            (3, 10, 1000 - cold),
+        ]
+        .map(|(seq, age_ms, pages)| Generation { seq, age_ms, pages })
+        .into(),
+    };
+    let lruvecs = [lruvec(1, "/a", 9000, 300), lruvec(2, "/b", 5000, 600)];
+    let asked = |policies: &Policies, wanted| {
+        let mut machine = Asked::default();
+        let survey = Survey::new(&lruvecs, 1000);
+        let went = survey.demote(0, wanted, policies, &mut machine);
+        assert_eq!(went.iter().map(|(_, pages)| pages).sum::<u64>(), wanted);
+        machine.0
+    };
+    let none = Policies::default();
+    assert_eq!(asked(&none, 400), [(1, 300), (2, 100)], "the longest idle");
+    // Shares are 1333 and 667 of 2000 pages.
+    let heavy = Policies::new(vec![Policy {
+        weight: Some(200),
+        ..policy("/a")
+    }]);
+    assert_eq!(asked(&heavy, 200), [(2, 200)]);
+    assert_eq!(asked(&heavy, 400), [(2, 334), (1, 66)]);
+    assert_eq!(asked(&heavy, 900), [(2, 334), (1, 300), (2, 266)]);
 }

@@ -258,8 +258,8 @@ fn by_process(shared: &Shared, books: &Books, notes: &mut Vec<String>) -> Vec<Ow
         }
     }
     notes.push(format!(
-        "memory by tier is known of {walked} processes, the largest up to 8 GiB; the kernel demotes \
-         by cgroup, so see --by cgroup for what went down"
+        "memory by tier is known of {walked} processes, the largest up to 8 GiB; the kernel \
+         demotes by cgroup, so see --by cgroup for what went down"
     ));
     for row in &mut rows {
         let Some(pid) = row.moves.pid else { continue };

@@ -142,7 +142,7 @@ mod tests {
             ("policy = [1]", "line 1: policy is a list"),
             (
                 "[[policy]]\ncgroup = \"/a\"\nexclud = true",
-                "line 3: a policy has no `exclud`; there are cgroup, process, exclude, protect, weight",
+                "line 3: a policy has no `exclud`; there are cgroup, process, exclude, protect",
             ),
             (
                 "[[policy]]\ncgroup = 4\nexclude = true",

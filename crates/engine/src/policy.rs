@@ -54,13 +54,13 @@ impl fmt::Display for PolicyError {
             ),
             PolicyError::Nothing => write!(
                 f,
-                "a policy says nothing without `exclude`, `protect` or `weight`; remove it, or say what \
-                 it is for"
+                "a policy says nothing without `exclude`, `protect` or `weight`; remove it, or \
+                 say what it is for"
             ),
             PolicyError::ForCgroups(key) => write!(
                 f,
-                "`{key}` is for cgroups, since the kernel demotes by cgroup: name one with `cgroup` \
-                 alone"
+                "`{key}` is for cgroups, since the kernel demotes by cgroup: name one with \
+                 `cgroup` alone"
             ),
             PolicyError::Weight(weight) => write!(
                 f,

@@ -233,8 +233,8 @@ pub const METRICS: &[Metric] = &[
     counter(
         ("pghot_cgroup_outcomes", ""),
         &["cgroup", "outcome"],
-        "Base pages by cgroup and by how an attempt to promote them ended; outcomes that there were \
-         none of are left out.",
+        "Base pages by cgroup and by how an attempt to promote them ended; outcomes that were \
+         never met are left out.",
         |status, to| {
             for cgroup in &status.cgroups {
                 let moved = (Outcome::Moved.name(), cgroup.promoted_pages);

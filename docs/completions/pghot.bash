@@ -1405,12 +1405,16 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__status)
-            opts="-h --json --html --config --socket --status-socket --help"
+            opts="-h --by --json --html --config --socket --status-socket --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --by)
+                    COMPREPLY=($(compgen -W "cgroup process" -- "${cur}"))
+                    return 0
+                    ;;
                 --html)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

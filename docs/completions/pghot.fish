@@ -73,6 +73,8 @@ complete -c pghot -n "__fish_pghot_using_subcommand run" -l scan-cpu-max-percent
 complete -c pghot -n "__fish_pghot_using_subcommand run" -l dry-run -d 'Observe and decide, but move nothing'
 complete -c pghot -n "__fish_pghot_using_subcommand run" -l wait-for-lower-tier -d 'Where there is no lower tier yet, wait until its memory comes online'
 complete -c pghot -n "__fish_pghot_using_subcommand run" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c pghot -n "__fish_pghot_using_subcommand status" -l by -d 'Show whose memory is in which tier and whose pages moved instead' -r -f -a "cgroup\t''
+process\t''"
 complete -c pghot -n "__fish_pghot_using_subcommand status" -l html -d 'Write one page that works offline' -r -F
 complete -c pghot -n "__fish_pghot_using_subcommand status" -l config -d 'The config file, in TOML [default: /etc/pghot/pghot.toml, if it exists]' -r -F
 complete -c pghot -n "__fish_pghot_using_subcommand status" -l socket -d 'The control socket, on which `pghot status`, `explain` and `set` reach the daemon. [default: /run/pghot/pghot.sock]' -r -F

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, cast
 
-from .types import Decision, Explanation, Reload, Status
+from .types import Decision, Explanation, Owners, Reload, Status
 
 #: The version of the answers that this client knows.
 SCHEMA = 1
@@ -62,6 +62,10 @@ class Client:
                 f"version {SCHEMA}: install the client of the daemon's version"
             )
         return cast(Status, status)
+
+    def owners(self, by: str = "cgroup") -> Owners:
+        """Whose memory is where, and whose pages moved: by "cgroup" or by "process"."""
+        return cast(Owners, self._ask_as_reader({"command": "owners", "by": by}, "owners"))
 
     def watch(self, interval_s: float = 1.0) -> Iterator[Status]:
         """The status again and again, one every interval_s seconds. It ends with an error."""

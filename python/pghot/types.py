@@ -23,6 +23,8 @@ class LowerNode(TypedDict):
     totals: dict[str, Any]
     last_pass: dict[str, Any]
     why: list[str]
+    pass_durations: dict[str, Any]
+    batch_durations: dict[str, Any]
 
 
 class TopNode(TypedDict):
@@ -64,6 +66,37 @@ class Reload(TypedDict):
     needs_restart: list[Change]
 
 
+class Moves(TypedDict):
+    """Pages of a cgroup or of a process."""
+
+    name: str
+    pid: int | None
+    cgroup: str | None
+    ready_pages: int
+    promoted_pages: int
+    demoted_pages: int | None
+    not_moved: dict[str, int]
+
+
+class Owner(Moves):
+    """The same, with its memory."""
+
+    bytes: dict[str, int] | None
+    lower_bytes: int | None
+    top_bytes: int | None
+    top_share: float | None
+    limit_bytes: int | None
+    excluded: bool
+
+
+class Owners(TypedDict):
+    """Whose memory is where."""
+
+    by: str
+    rows: list[Owner]
+    notes: list[str]
+
+
 class Status(TypedDict):
     """What the daemon does."""
 
@@ -80,6 +113,8 @@ class Status(TypedDict):
     lower_tier: list[LowerNode]
     top_tier: list[TopNode]
     demoter: dict[str, Any]
+    cgroups: list[Moves]
+    processes: list[Moves]
     sources: list[Source]
     marking: dict[str, Any] | None
     latency: dict[str, Any]
@@ -90,6 +125,7 @@ class Status(TypedDict):
     vmstat_growth: dict[str, int | None]
     config_file: str
     reload: Reload | None
+    lost: dict[str, int]
     warnings: list[str]
 
 

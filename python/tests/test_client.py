@@ -27,11 +27,14 @@ class Types(unittest.TestCase):
             "RecordReport": pghot.Record,
             "DecisionReport": pghot.Decision,
             "explain": pghot.Explanation,
+            "OwnerMoves": pghot.Moves,
+            "OwnerRow": pghot.Owner,
+            "status_by": pghot.Owners,
         }.items():
             fields = set(typing.get_type_hints(definition))
             # On the socket, of the answers the status alone has its version.
             expected = set(schema.resolved(name)["properties"])
-            self.assertEqual(fields, expected - ({"schema"} if name == "explain" else set()), name)
+            self.assertEqual(fields, expected - ({"schema"} if name in ("explain", "status_by") else set()), name)
 
     def test_the_schema_refuses_what_is_none(self) -> None:
         status = dict(pghot.Client().status())
@@ -73,6 +76,15 @@ class Asked(unittest.TestCase):
         self.assertEqual(set(explanation), set(typing.get_type_hints(pghot.Explanation)))
         document = {"schema": pghot.SCHEMA, **explanation}
         self.assertEqual(schema.document_errors("explain", document), [])
+
+    def test_owners_are_told(self) -> None:
+        for by in ("cgroup", "process"):
+            owners = self.client.owners(by)
+            self.assertEqual(set(owners), set(typing.get_type_hints(pghot.Owners)))
+            document = {"schema": pghot.SCHEMA, **owners}
+            self.assertEqual(schema.document_errors("status_by", document), [])
+        with self.assertRaises(pghot.PghotError):
+            self.client.owners("planet")
 
     def test_a_config_file_that_is_none_is_an_error(self) -> None:
         with self.assertRaisesRegex(pghot.Invalid, "no config file"):

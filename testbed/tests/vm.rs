@@ -20,6 +20,8 @@ mod hw_sample;
 mod mglru;
 #[path = "vm/model.rs"]
 mod model;
+#[path = "vm/owners.rs"]
+mod owners;
 #[path = "vm/page_cache.rs"]
 mod page_cache;
 #[path = "vm/page_cache_rivals.rs"]
@@ -218,6 +220,7 @@ fn tests() -> impl Iterator<Item = &'static Test> {
         together::TESTS,
         top::TESTS,
         reload::TESTS,
+        owners::TESTS,
         costs::TESTS,
         witness::TESTS,
         dilation::TESTS,

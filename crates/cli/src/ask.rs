@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Result, anyhow};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use pghot_daemon::metrics::{Format, render};
+use pghot_daemon::owners::By;
 use pghot_daemon::protocol::{DECISIONS_MAX, Request, Response, ask, ask_as_reader};
 use pghot_hint::wire::refusal_sentence;
 use pghot_hint::{Answer, Hints, Range};
@@ -15,25 +16,38 @@ use crate::args::{config, json, option_arg, paths};
 use crate::exit::Failure;
 use crate::json::{Decisions, Versioned};
 use crate::output::{lines, say, say_json, write_page};
-use crate::{show_explain, show_status, status_page};
+use crate::{show_explain, show_owners, show_status, status_page};
 
 /// The command `pghot status`.
 pub fn status_command() -> Command {
+    let by = Arg::new("by")
+        .long("by")
+        .value_name("OWNER")
+        .value_parser(["cgroup", "process"])
+        .help("Show whose memory is in which tier and whose pages moved instead");
     let html = Arg::new("html")
         .long("html")
         .value_name("FILE")
         .value_parser(value_parser!(PathBuf))
-        .conflicts_with("json")
+        .conflicts_with_all(["json", "by"])
         .help("Write one page that works offline");
     Command::new("status")
         .about("Show what the daemon does, and why nothing moves if nothing does")
-        .args([json(), html])
+        .args([by, json(), html])
         .args([config(), option_arg("socket"), option_arg("status_socket")])
 }
 
 /// Runs it.
 pub fn status(matches: &ArgMatches) -> Result<()> {
-    match request(matches, &Request::Status)? {
+    let by = matches.get_one::<String>("by").map(String::as_str);
+    let question = match by {
+        None => Request::Status,
+        Some("process") => Request::Owners { by: By::Process },
+        Some(_) => Request::Owners { by: By::Cgroup },
+    };
+    match request(matches, &question)? {
+        Response::Owners(owners) if matches.get_flag("json") => say_json(&Versioned::of(owners)),
+        Response::Owners(owners) => say(&show_owners::text(&owners)),
         Response::Status(status) if matches.get_flag("json") => say_json(&status),
         Response::Status(status) => match matches.get_one::<PathBuf>("html") {
             Some(path) => write_page(path, &status_page::page(&status)),
@@ -174,7 +188,9 @@ pub fn hint(matches: &ArgMatches) -> Result<()> {
 pub fn request(matches: &ArgMatches, request: &Request) -> Result<Response> {
     let options = paths(matches)?;
     let response = match request {
-        Request::Status | Request::ExplainLast { .. } => ask_as_reader(&options, request),
+        Request::Status | Request::Owners { .. } | Request::ExplainLast { .. } => {
+            ask_as_reader(&options, request)
+        }
         Request::Explain { .. } | Request::Set { .. } | Request::Reload => {
             ask(&options.socket, request)
         }

@@ -1,6 +1,7 @@
 //! What `--json` prints: documents that have the version of their format, and the schema of all.
 
 use pghot_daemon::doctor::Diagnosis;
+use pghot_daemon::owners::OwnersReport;
 use pghot_daemon::protocol::{DecisionReport, Explanation};
 use pghot_daemon::status::{SCHEMA, Status};
 use pghot_sim::run::Run;
@@ -9,6 +10,8 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+
+use crate::heatmap::json::Maps;
 
 /// A document of its own: with the version of the format.
 #[derive(Serialize, JsonSchema)]
@@ -52,8 +55,16 @@ pub struct Tables {
 type Make = fn(&mut SchemaGenerator) -> Schema;
 
 /// Every document, by the command that prints it.
-const DOCUMENTS: [(&str, Make); 6] = [
+const DOCUMENTS: [(&str, Make); 8] = [
     ("status", SchemaGenerator::subschema_for::<Status>),
+    (
+        "status_by",
+        SchemaGenerator::subschema_for::<Versioned<OwnersReport>>,
+    ),
+    (
+        "heatmap",
+        SchemaGenerator::subschema_for::<Versioned<Maps<'_>>>,
+    ),
     (
         "explain",
         SchemaGenerator::subschema_for::<Versioned<Explanation>>,

@@ -16,6 +16,7 @@ mod record;
 mod record_beside;
 mod shell;
 mod show_explain;
+mod show_owners;
 mod show_status;
 mod sim;
 mod sim_compare;

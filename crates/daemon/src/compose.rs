@@ -15,6 +15,7 @@ use pghot_sources::tunables;
 use crate::config::mode_name;
 use crate::lock;
 use crate::log;
+use crate::owners;
 use crate::shared::{MigratorState, Shared};
 use crate::status::{
     Lost, LowerNode, ReloadReport, SCHEMA, SettingReport, SourceState, Status, TopNode,
@@ -44,6 +45,7 @@ pub fn status(shared: &Shared) -> Status {
     let reload = shared.config_file.last();
     warnings.extend(reload.iter().flat_map(ReloadReport::warnings));
     let (records_bytes, section_marks_bytes) = shared.table.bytes();
+    let books = shared.owners.copy();
     let lower = |migrator| lower_node(shared, &settings, migrator, is_seeing);
     Status {
         schema: SCHEMA,
@@ -59,6 +61,8 @@ pub fn status(shared: &Shared) -> Status {
         lower_tier: shared.migrators.iter().map(lower).collect(),
         top_tier,
         demoter: lock(&shared.demoter.published).clone(),
+        cgroups: owners::cgroups(&books),
+        processes: owners::processes(&books),
         sources,
         marking: *lock(&shared.demoter.marking),
         latency: lock(&shared.latency).report(),

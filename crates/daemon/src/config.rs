@@ -10,13 +10,14 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use pghot_engine::names::no_such;
-use pghot_engine::{Kind, Settings};
+use pghot_engine::{Kind, Policies, Settings};
 use pghot_hotness::Format;
 use pghot_sources::tunables;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::log::LogFormat;
+use crate::policy;
 
 mod options;
 pub mod save;
@@ -77,7 +78,7 @@ impl Told {
 /// One option, as the user set it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Assignment {
-    /// Name of a tunable or of a daemon option.
+    /// Name of a tunable or of a daemon option, or [`policy::KEY`].
     pub name: String,
     /// The value as text.
     pub text: String,
@@ -249,7 +250,7 @@ impl Options {
     }
 }
 
-/// Reads the assignments of a config file: one key per option, nothing else.
+/// Reads the assignments of a config file: one key per option, and the policies.
 pub fn parse_file(path: &Path, text: &str) -> Result<Vec<Assignment>, ConfigError> {
     let origin = |at: usize| Origin::File {
         path: path.to_owned(),
@@ -269,6 +270,15 @@ pub fn parse_file(path: &Path, text: &str) -> Result<Vec<Assignment>, ConfigErro
     entries.sort_by_key(|(key, _)| key.span().start);
     for (key, value) in entries {
         let (name, at) = (key.get_ref().as_ref(), key.span().start);
+        if name == policy::KEY {
+            let texts = policy::texts(value).map_err(|(at, message)| invalid(at, message))?;
+            assignments.extend(texts.into_iter().map(|(at, text)| Assignment {
+                name: name.to_owned(),
+                text,
+                origin: origin(at),
+            }));
+            continue;
+        }
         let text = value_text(name, value.get_ref()).map_err(|message| invalid(at, message))?;
         let (name, origin) = (name.to_owned(), origin(at));
         assignments.push(Assignment { name, text, origin });
@@ -351,7 +361,13 @@ fn resolve(assignments: &[Assignment]) -> Result<Options, ConfigError> {
                 .map_err(|message| invalid(&set.origin, message))?;
         }
     }
-    for set in assignments {
+    let is_policy = |set: &&Assignment| set.name == policy::KEY;
+    let policies = assignments
+        .iter()
+        .filter(is_policy)
+        .map(|set| policy::parse(&set.text).map_err(|message| invalid(&set.origin, message)));
+    options.settings.policies = Policies::new(policies.collect::<Result<_, _>>()?);
+    for set in assignments.iter().filter(|set| !is_policy(set)) {
         if DAEMON_OPTIONS.iter().any(|option| option.name == set.name) {
             continue;
         }

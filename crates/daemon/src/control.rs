@@ -21,7 +21,7 @@ use crate::protocol::{Request, Response, read_request, to_line};
 use crate::reload::reload;
 use crate::shared::Shared;
 use crate::socket::{Socket, SocketError, group_id};
-use crate::{compose, explain};
+use crate::{compose, explain, owners};
 
 /// Connections served at the same time.
 const CONNECTIONS_MAX: usize = 16;
@@ -185,6 +185,7 @@ fn serve(mut stream: &UnixStream, audience: Audience, shared: &Shared) -> io::Re
 fn answer(request: Request, shared: &Shared) -> Response {
     match request {
         Request::Status => Response::Status(Box::new(compose::status(shared))),
+        Request::Owners { by } => Response::Owners(Box::new(owners::report(shared, by))),
         Request::Explain { pid, address } => match explain::page(shared, pid, address) {
             Ok(explanation) => Response::Explanation(Box::new(explanation)),
             Err(error) => Response::Error(error.to_string()),
@@ -202,7 +203,7 @@ fn answer(request: Request, shared: &Shared) -> Response {
 /// know, and without addresses, which tell where a process has its secrets.
 fn answer_reader(request: Request, shared: &Shared) -> Response {
     match request {
-        Request::Status => answer(request, shared),
+        Request::Status | Request::Owners { .. } => answer(request, shared),
         Request::ExplainLast { count } => {
             let mut decisions = explain::last(shared, count);
             for decision in &mut decisions {

@@ -12,6 +12,7 @@ pub mod error;
 pub mod explain;
 pub mod log;
 pub mod metrics;
+pub mod owners;
 pub mod protocol;
 pub mod run;
 pub mod status;
@@ -28,6 +29,7 @@ mod listeners;
 mod migrator;
 mod outbox;
 mod page;
+mod policy;
 mod pulse;
 #[cfg(test)]
 mod python_tests;

@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::config::Options;
+use crate::owners::{By, OwnersReport};
 use crate::status::{ReloadReport, Status};
 
 /// A longer request is refused. The longest legal one has about 100 bytes.
@@ -27,6 +28,11 @@ const CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
 pub enum Request {
     /// What the daemon does.
     Status,
+    /// Whose memory is where, and whose pages moved.
+    Owners {
+        /// What is counted apart.
+        by: By,
+    },
     /// Why a page is where it is.
     Explain {
         /// The process.
@@ -56,6 +62,8 @@ pub enum Request {
 pub enum Response {
     /// To [`Request::Status`].
     Status(Box<Status>),
+    /// To [`Request::Owners`].
+    Owners(Box<OwnersReport>),
     /// To [`Request::Explain`].
     Explanation(Box<Explanation>),
     /// To [`Request::ExplainLast`], the newest first.
@@ -268,6 +276,7 @@ mod tests {
         let value = "3\n\"".to_owned();
         let requests = [
             Request::Status,
+            Request::Owners { by: By::Cgroup },
             Request::Explain {
                 pid: 1,
                 address: u64::MAX,

@@ -285,7 +285,8 @@ impl Threads {
         for (index, host) in hosts.into_iter().enumerate() {
             let MigratorState { nid, journal, .. } = &shared.migrators[index];
             let (nid, journal) = (*nid, journal.clone());
-            let migrator = Migrator::new(nid, history.clone(), gates.clone(), journal);
+            let mut migrator = Migrator::new(nid, history.clone(), gates.clone(), journal);
+            migrator.count_owners(shared.owners.clone());
             let pulse = self.pulses.add(&format!("the migrator of node {nid}"));
             let mut host = Beating::new(host, pulse);
             let passes = move |shared: &Shared| {

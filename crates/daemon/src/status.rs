@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::durations::Durations;
 use crate::latency::LatencyReport;
+use crate::owners::OwnerMoves;
 
 /// Version of what `--json` prints, of all commands. It grows when a field goes, or means something
 /// else; new fields leave it.
@@ -46,6 +47,10 @@ pub struct Status {
     pub top_tier: Vec<TopNode>,
     /// How room is made in the top tier.
     pub demoter: DemoterReport,
+    /// What became of whose pages, by cgroup; the sums are those of the nodes.
+    pub cgroups: Vec<OwnerMoves>,
+    /// The same by process.
+    pub processes: Vec<OwnerMoves>,
     /// The hotness sources, running or not.
     pub sources: Vec<SourceReport>,
     /// How much the kernel's scanner marks for hint faults; `null` where that is not for pghot to

@@ -52,6 +52,8 @@ outcomes! {
     TargetRefused = "target_refused", "the target node is offline or outside the process's cpuset";
     /// The kernel refused its owner all targets a moment ago, and was not asked again.
     NotAllowed = "not_allowed", "its process may not use any top-tier node";
+    /// The operator keeps pghot away from its owner.
+    Excluded = "excluded", "a [[policy]] in the config file excludes its process or cgroup";
     /// Another error of the kernel.
     Failed = "failed", "the kernel refused with an unexpected error";
     /// Unresolved: the page is free, or freed and in a per-CPU list.
@@ -74,7 +76,7 @@ impl Outcome {
         use Outcome::*;
         match self {
             Moved | WouldMove | MovedAlready | Gone | Free | Ksm | Kernel | Unopenable
-            | NotAllowed => true,
+            | NotAllowed | Excluded => true,
             Busy | Shared | NoMemory | Denied | TargetRefused | Failed | NotFound => false,
         }
     }

@@ -10,6 +10,7 @@ use std::fmt;
 
 use pghot_hotness::{Format, Nid, Rule};
 
+use crate::Policies;
 use crate::names::no_such;
 use crate::quick_fault::QUICK_FAULT_MS;
 
@@ -35,6 +36,8 @@ pub struct Settings {
     pub demote_rate_limit_mbps: u64,
     /// Within this time of its mark a hint fault makes its page ready, in ms.
     pub quick_fault_ms: u32,
+    /// What is said of single programs.
+    pub policies: Policies,
     /// What others than the engine go by, where it is not the default.
     by_name: BTreeMap<&'static str, u64>,
 }
@@ -52,6 +55,7 @@ impl Settings {
             promote_rate_limit_mbps: 0,
             demote_rate_limit_mbps: 0,
             quick_fault_ms: 0,
+            policies: Policies::default(),
             by_name: BTreeMap::new(),
         };
         for tunable in TUNABLES {

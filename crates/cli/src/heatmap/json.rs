@@ -2,13 +2,14 @@
 
 use pghot_profile::grid::{Cell, Grid};
 use pghot_profile::{Process, Profile};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Columns at most.
 const COLUMNS: usize = 120;
 
 /// A profile's heatmaps.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Maps<'a> {
     /// The kernel's release.
     kernel: &'a str,
@@ -21,7 +22,7 @@ pub struct Maps<'a> {
 }
 
 /// One program's.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Map<'a> {
     name: &'a str,
     /// Of 4 KiB.

@@ -5,7 +5,7 @@
 //! only, forget a page when it moves, and are no reader's business.
 
 mod ink;
-mod json;
+pub mod json;
 mod page;
 mod text;
 
@@ -19,6 +19,7 @@ use ratatui::crossterm::terminal;
 
 use crate::args::json as as_json;
 use crate::exit::Failure;
+use crate::json::Versioned;
 use crate::output::{say, say_json, write_page};
 use crate::record;
 use ink::Ink;
@@ -93,7 +94,7 @@ pub fn run(matches: &ArgMatches) -> Result<()> {
     let name = matches.get_one::<String>("program").map(String::as_str);
     let shown = chosen(&profile, name)?;
     if matches.get_flag("json") {
-        return say_json(&json::maps(&profile, &shown, rows(matches)));
+        return say_json(&Versioned::of(json::maps(&profile, &shown, rows(matches))));
     }
     if let Some(path) = matches.get_one::<PathBuf>("html") {
         let (maps, others) = shown.split_at(shown.len().min(PAGE_MAPS));

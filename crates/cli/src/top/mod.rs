@@ -7,13 +7,11 @@ mod detail;
 mod draw;
 #[cfg(test)]
 mod film;
-mod groups;
 mod history;
 mod keys;
 pub mod look;
 mod model;
 mod nodes;
-mod programs;
 mod rates;
 mod rows;
 mod screen;

@@ -6,6 +6,7 @@ use pghot_sources::{SourceCost, SourceStats};
 
 use crate::durations::{BOUNDS_US, Durations};
 use crate::latency::{BOUNDS_MS, LatencyReport};
+use crate::owners::OwnerMoves;
 use crate::status::{LowerNode, SourceReport, SourceState, Status, TopNode};
 
 /// What a metric counts or shows.
@@ -133,6 +134,13 @@ impl Samples {
     pub(super) fn top(&mut self, status: &Status, value: impl Fn(&TopNode) -> u64) {
         for node in &status.top_tier {
             self.add(vec![label(node.nid)], Value::Whole(value(node)));
+        }
+    }
+
+    pub(super) fn cgroups(&mut self, status: &Status, value: impl Fn(&OwnerMoves) -> u64) {
+        for cgroup in &status.cgroups {
+            let labels = vec![cgroup.name.clone().into()];
+            self.add(labels, Value::Whole(value(cgroup)));
         }
     }
 

@@ -145,6 +145,7 @@ mod tests {
     use pghot_engine::{Held, Outcome};
 
     use super::*;
+    use crate::owners::OwnerMoves;
     use crate::status::{LowerNode, SourceReport, SourceState, TopNode};
     use crate::{compose, testing};
 
@@ -164,6 +165,13 @@ mod tests {
             cpu_s: 1.5,
             ..Status::default()
         };
+        status.cgroups.push(OwnerMoves {
+            name: "/a \"quoted\"".into(),
+            promoted_pages: 65_536,
+            not_moved: [("busy".to_owned(), 3)].into(),
+            ready_pages: 30,
+            ..OwnerMoves::default()
+        });
         status.top_tier.push(TopNode {
             nid: 0,
             room_pages: 512,
@@ -217,6 +225,9 @@ mod tests {
             "pghot_outcomes_total{nid=\"2\",outcome=\"gone\"} 0",
             "pghot_held_pages{nid=\"2\",reason=\"no_room\"} 30",
             "pghot_held_pages{nid=\"2\",reason=\"rate_limit\"} 0",
+            r#"pghot_cgroup_outcomes_total{cgroup="/a \"quoted\"",outcome="moved"} 65536"#,
+            r#"pghot_cgroup_outcomes_total{cgroup="/a \"quoted\"",outcome="busy"} 3"#,
+            r#"pghot_cgroup_ready_pages{cgroup="/a \"quoted\""} 30"#,
             "pghot_room_pages{nid=\"0\"} 512",
             "pghot_source_state{source=\"hint_fault\",state=\"disabled\"} 1",
             "pghot_source_state{source=\"hint_fault\",state=\"running\"} 0",

@@ -1,7 +1,8 @@
 //! The table of metrics: what each is, and how it is read from a status.
 //!
 //! A counter starts at 0 with the daemon and never goes back while it runs. Labels are bounded:
-//! nodes, sources, tunables, and words that `status` and `explain` use too.
+//! nodes, sources, tunables, words that `status` and `explain` use too, and the cgroups that the
+//! engine counts apart, of which there are at most [`pghot_engine::owners::CGROUPS_MAX`].
 
 use std::borrow::Cow;
 
@@ -34,6 +35,7 @@ fn demotion(report: &DemoterReport) -> &'static str {
 
 const NID: &[&str] = &["nid"];
 const SOURCE: &[&str] = &["source"];
+const CGROUP: &[&str] = &["cgroup"];
 
 const fn metric(
     kind: Kind,
@@ -228,6 +230,38 @@ pub const METRICS: &[Metric] = &[
         &[],
         "Times that the kernel was asked to age the pages of the top tier.",
         |status, to| to.whole(status.demoter.agings),
+    ),
+    // --- Cgroups ---
+    counter(
+        ("pghot_cgroup_outcomes", ""),
+        &["cgroup", "outcome"],
+        "Base pages by cgroup and by how an attempt to promote them ended; outcomes that were \
+         never met are left out.",
+        |status, to| {
+            for cgroup in &status.cgroups {
+                let moved = (Outcome::Moved.name(), cgroup.promoted_pages);
+                let others = cgroup
+                    .not_moved
+                    .iter()
+                    .map(|(name, pages)| (&name[..], *pages));
+                for (outcome, pages) in std::iter::once(moved).chain(others) {
+                    let labels = vec![cgroup.name.clone().into(), outcome.to_owned().into()];
+                    to.add(labels, Value::Whole(pages));
+                }
+            }
+        },
+    ),
+    counter(
+        ("pghot_cgroup_demoted_pages", "pages"),
+        CGROUP,
+        "Base pages of a cgroup that pghot had the kernel demote.",
+        |status, to| to.cgroups(status, |cgroup| cgroup.demoted_pages.unwrap_or(0)),
+    ),
+    gauge(
+        ("pghot_cgroup_ready_pages", "pages"),
+        CGROUP,
+        "Base pages of a cgroup that are hot and wait in the lower tier, estimated from a sample.",
+        |status, to| to.cgroups(status, |cgroup| cgroup.ready_pages),
     ),
     // --- Sources ---
     gauge(

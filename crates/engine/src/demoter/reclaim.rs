@@ -1,5 +1,7 @@
 //! A machine that demotes on demand, as the demoter sees it.
 
+use std::sync::Arc;
+
 use pghot_hotness::Nid;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,6 +22,8 @@ pub struct Generation {
 pub struct Lruvec {
     /// The control group's number.
     pub memcg_id: u64,
+    /// Its path; empty where there is only one, or it is not known.
+    pub cgroup: Arc<str>,
     /// Its generations, the oldest first.
     pub generations: Vec<Generation>,
 }

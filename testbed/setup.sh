@@ -18,7 +18,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cache=${PGHOT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/pghot}
 work= # the folder of the fetch under way
 host_packages=(qemu-system-x86 clang clang-format libelf-dev zlib1g-dev pkg-config make gcc
-    libc6-dev attr btrfs-progs e2fsprogs kmod mount tmux xfsprogs xz-utils zstd)
+    libc6-dev attr btrfs-progs e2fsprogs kmod mount python3 tmux xfsprogs xz-utils zstd)
 package_tools=(debhelper lintian mmdebstrap fakeroot rpm umoci)
 
 # depmod and modprobe are there, whoever asks.

@@ -2,7 +2,7 @@
 //!
 //! A test that fails is run once more, because emulated machines on a busy host miss a deadline now
 //! and then. So that no defect hides behind that, first attempts are counted here, and a test that
-//! needed its repetition twice in its last ten runs fails.
+//! needed its repetition twice in its last ten runs fails. Only runs of the whole suite count.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

@@ -84,6 +84,9 @@ fn installs(host: &Host) -> Result<()> {
     ensure!(status.contains("pages promoted from node 2"), "{status}");
     // The group may read, and nobody else.
     host.run_as("pghot", &["pghot", "status"])?;
+    let started = "PGHOT_EVENT=daemon_started";
+    let started = host.run(&["journalctl", "--unit=pghot", "--output=cat", started])?;
+    ensure!(started.contains("promoting from node 2"), "{started}");
     let set = ["pghot", "set", "freq_threshold", "1"];
     ensure!(host.run_as("pghot", &set).is_err());
     ensure!(host.run_as("1000", &["pghot", "status"]).is_err());

@@ -1,26 +1,61 @@
 //! Arguments that several commands take. Flags of options come from the daemon's two tables, so
 //! that a new tunable has its flag, its help and its manual entry without a change here.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 
 use anyhow::Result;
-use clap::{Arg, ArgAction, ArgMatches, value_parser};
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint, value_parser};
 use pghot_daemon::config::{self, Assignment, DAEMON_OPTIONS, DEFAULT_CONFIG, Options, Origin};
-use pghot_engine::Tunable;
+use pghot_engine::{Kind, Tunable};
 use pghot_hotness::Format;
 use pghot_sources::tunables;
 
-/// Something on the command line is wrong; the sentence says what.
-#[derive(Debug)]
-pub struct Usage(pub String);
+/// Takes any text, and tells shells what it should be: the error is for who knows more.
+#[derive(Clone)]
+pub struct Known(Vec<PossibleValue>);
 
-impl std::fmt::Display for Usage {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
+impl Known {
+    /// Of names alone.
+    pub fn names(names: impl IntoIterator<Item = &'static str>) -> Known {
+        Known(names.into_iter().map(PossibleValue::new).collect())
+    }
+
+    /// Each with what it is.
+    pub fn described(all: impl IntoIterator<Item = (&'static str, &'static str)>) -> Known {
+        let value = |(name, doc)| PossibleValue::new(name).help(first_sentence(doc));
+        Known(all.into_iter().map(value).collect())
     }
 }
 
-impl std::error::Error for Usage {}
+impl TypedValueParser for Known {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        argument: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, argument, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(self.0.iter().cloned()))
+    }
+}
+
+/// The names of tunables.
+pub fn known_tunables() -> Known {
+    Known::described(tunables::all().map(|tunable| (tunable.name, tunable.doc)))
+}
+
+/// Without its full stop.
+fn first_sentence(doc: &'static str) -> &'static str {
+    let first = doc.split_once(". ").map_or(doc, |(first, _)| first);
+    first.trim_end_matches('.')
+}
 
 /// Asks for JSON.
 pub fn json() -> Arg {
@@ -35,6 +70,7 @@ pub fn config() -> Arg {
     Arg::new("config")
         .long("config")
         .value_name("FILE")
+        .value_hint(ValueHint::FilePath)
         .value_parser(value_parser!(PathBuf))
         .help(format!(
             "The config file, in TOML [default: {DEFAULT_CONFIG}, if it exists]"
@@ -46,30 +82,41 @@ pub fn option_arg(name: &'static str) -> Arg {
     let arg = Arg::new(name).long(name.replace('_', "-"));
     match DAEMON_OPTIONS.iter().find(|option| option.name == name) {
         None => arg,
-        Some(option) => arg
-            .value_name(option.value_name)
-            .help(format!("{} [default: {}]", option.doc, option.default)),
+        Some(option) => {
+            let arg = match option.value_name {
+                "PATH" => arg.value_hint(ValueHint::FilePath),
+                _ => arg,
+            };
+            let help = format!("{} [default: {}]", option.doc, option.default);
+            arg.value_name(option.value_name).help(help)
+        }
     }
 }
 
 /// The flag of a tunable.
 pub fn tunable_arg(tunable: &'static Tunable) -> Arg {
-    let summary = tunable
-        .doc
-        .split_once(". ")
-        .map_or(tunable.doc, |(first, _)| first);
+    let summary = first_sentence(tunable.doc);
     let facts = facts(tunable);
-    Arg::new(tunable.name)
+    let arg = Arg::new(tunable.name)
         .long(tunable.name.replace('_', "-"))
-        .value_name(if tunable.unit.is_empty() {
-            "N"
-        } else {
-            tunable.unit
+        .value_name(match tunable.kind {
+            Kind::Set { .. } => "NAMES",
+            _ if tunable.unit.is_empty() => "N",
+            _ => tunable.unit,
         })
         .allow_negative_numbers(true)
         .help_heading("Tunables")
-        .help(format!("{} [{facts}]", summary.trim_end_matches('.')))
-        .long_help(format!("{} [{facts}]", tunable.doc))
+        .help(format!("{summary} [{facts}]"))
+        .long_help(format!("{} [{facts}]", tunable.doc));
+    match tunable.kind {
+        Kind::Number => arg,
+        Kind::Node => arg.value_parser(Known::names(["nearest"])),
+        Kind::Set { members, .. } => {
+            let names = members.iter().map(|(name, _)| *name);
+            arg.value_parser(Known::names(names.chain(["default", "none"])))
+        }
+    }
+    .hide_possible_values(true)
 }
 
 /// Default and range of a tunable, in both modes where they differ.
@@ -78,7 +125,10 @@ pub fn facts(tunable: &Tunable) -> String {
         let (min, max) = (tunable.range)(mode);
         let show = |value| tunable.show(value);
         let default = tunable.show_default(mode);
-        format!("default {default}, {} to {}", show(min), show(max))
+        match tunable.kind {
+            Kind::Set { .. } => format!("default {default}"),
+            _ => format!("default {default}, {} to {}", show(min), show(max)),
+        }
     };
     let (default, precision) = (of(Format::Default), of(Format::Precision));
     match default == precision {
@@ -106,9 +156,18 @@ pub fn assignments(matches: &ArgMatches) -> Vec<Assignment> {
 /// What the config file and the command line say.
 pub fn options(matches: &ArgMatches) -> Result<Options> {
     let file = matches.get_one::<PathBuf>("config");
-    let options = config::load(file.map(PathBuf::as_path), assignments(matches));
-    options.map_err(|error| match error.is_usage() {
-        true => Usage(error.to_string()).into(),
-        false => error.into(),
-    })
+    Ok(config::load(
+        file.map(PathBuf::as_path),
+        assignments(matches),
+    )?)
+}
+
+/// The same where only the paths matter: of what else is wrong in the file it warns.
+pub fn paths(matches: &ArgMatches) -> Result<Options> {
+    let file = matches.get_one::<PathBuf>("config");
+    let (options, error) = config::load_paths(file.map(PathBuf::as_path), assignments(matches))?;
+    if let Some(error) = error {
+        eprintln!("pghot: warning: {error}");
+    }
+    Ok(options)
 }

@@ -1,31 +1,58 @@
-//! The commands that ask the running daemon, or tell it something.
+//! The commands that ask the running daemon.
+
+use std::io::ErrorKind;
+use std::path::PathBuf;
 
 use anyhow::{Result, anyhow};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use pghot_daemon::config::DAEMON_OPTIONS;
 use pghot_daemon::metrics::{Format, render};
+use pghot_daemon::owners::By;
 use pghot_daemon::protocol::{DECISIONS_MAX, Request, Response, ask, ask_as_reader};
 use pghot_hint::wire::refusal_sentence;
 use pghot_hint::{Answer, Hints, Range};
-use pghot_sources::{app_hint, tunables};
+use pghot_sources::app_hint;
 
-use crate::args::{Usage, config, json, option_arg, options};
-use crate::output::{lines, say, say_json};
-use crate::{show_explain, show_status};
+use crate::args::{config, json, option_arg, paths};
+use crate::exit::Failure;
+use crate::json::{Decisions, Versioned};
+use crate::output::{lines, say, say_json, write_page};
+use crate::{show_explain, show_owners, show_status, status_page};
 
 /// The command `pghot status`.
 pub fn status_command() -> Command {
+    let by = Arg::new("by")
+        .long("by")
+        .value_name("OWNER")
+        .value_parser(["cgroup", "process"])
+        .help("Show whose memory is in which tier and whose pages moved instead");
+    let html = Arg::new("html")
+        .long("html")
+        .value_name("FILE")
+        .value_parser(value_parser!(PathBuf))
+        .conflicts_with_all(["json", "by"])
+        .help("Write one page that works offline");
     Command::new("status")
         .about("Show what the daemon does, and why nothing moves if nothing does")
-        .arg(json())
+        .args([by, json(), html])
         .args([config(), option_arg("socket"), option_arg("status_socket")])
 }
 
 /// Runs it.
 pub fn status(matches: &ArgMatches) -> Result<()> {
-    match request(matches, &Request::Status)? {
+    let by = matches.get_one::<String>("by").map(String::as_str);
+    let question = match by {
+        None => Request::Status,
+        Some("process") => Request::Owners { by: By::Process },
+        Some(_) => Request::Owners { by: By::Cgroup },
+    };
+    match request(matches, &question)? {
+        Response::Owners(owners) if matches.get_flag("json") => say_json(&Versioned::of(owners)),
+        Response::Owners(owners) => say(&show_owners::text(&owners)),
         Response::Status(status) if matches.get_flag("json") => say_json(&status),
-        Response::Status(status) => say(&show_status::text(&status)),
+        Response::Status(status) => match matches.get_one::<PathBuf>("html") {
+            Some(path) => write_page(path, &status_page::page(&status)),
+            None => say(&show_status::text(&status)),
+        },
         _ => Err(unexpected()),
     }
 }
@@ -95,8 +122,8 @@ pub fn explain(matches: &ArgMatches) -> Result<()> {
     };
     let json = matches.get_flag("json");
     match request(matches, &question)? {
-        Response::Explanation(explanation) if json => say_json(&explanation),
-        Response::Decisions(decisions) if json => say_json(&decisions),
+        Response::Explanation(explanation) if json => say_json(&Versioned::of(explanation)),
+        Response::Decisions(decisions) if json => say_json(&Versioned::of(Decisions { decisions })),
         Response::Explanation(explanation) => say(&lines(&explanation.sentences)),
         Response::Decisions(decisions) => say(&show_explain::table(&decisions)),
         _ => Err(unexpected()),
@@ -124,9 +151,9 @@ pub fn hint_command() -> Command {
         .about("Hint that a process will use some of its memory")
         .long_about(format!(
             "Hint that a process will use some of its memory: an access of each of its pages is \
-             reported, which with freq_threshold 1 promotes them. Takes the source app_hint \
-             (enabled_sources {:#x}), and root.",
-            app_hint::DESCRIPTOR.bit
+             reported, which with freq_threshold 1 promotes them. It needs root, and `{}` among \
+             enabled_sources.",
+            app_hint::DESCRIPTOR.name
         ))
         .args([pid, address, length, config(), option_arg("hint_socket")])
 }
@@ -136,14 +163,17 @@ pub fn hint(matches: &ArgMatches) -> Result<()> {
     let number = |id: &str| matches.get_one::<u64>(id).copied().unwrap_or_default();
     let pid = matches.get_one::<u32>("pid").copied().unwrap_or_default();
     let (address, length) = (number("address"), number("length"));
-    let socket = options(matches)?.hint_socket;
+    let socket = paths(matches)?.hint_socket;
     let hints = Hints::connect(&socket).map_err(|error| {
-        anyhow!(
-            "nobody takes hints on {}: {error}; start pghot with the source app_hint \
-             (enabled_sources {:#x})",
+        let sentence = format!(
+            "nobody takes hints on {}: {error}; start pghot with `{}` among enabled_sources",
             socket.display(),
-            app_hint::DESCRIPTOR.bit
-        )
+            app_hint::DESCRIPTOR.name
+        );
+        match error.kind() {
+            ErrorKind::PermissionDenied => Failure::Denied(sentence),
+            _ => Failure::NotRunning(sentence),
+        }
     })?;
     let answer = hints.ask(pid, &[Range { address, length }]);
     match answer.map_err(|error| anyhow!("pghot gave no answer: {error}"))? {
@@ -154,56 +184,26 @@ pub fn hint(matches: &ArgMatches) -> Result<()> {
     }
 }
 
-/// The command `pghot set`.
-pub fn set_command() -> Command {
-    let names: Vec<&str> = tunables::all().map(|tunable| tunable.name).collect();
-    let name = Arg::new("name")
-        .value_name("TUNABLE")
-        .required(true)
-        .help(format!("One of {}", names.join(", ")));
-    let value = Arg::new("value")
-        .value_name("VALUE")
-        .required(true)
-        .allow_negative_numbers(true)
-        .help("Its new value; hexadecimal with 0x");
-    Command::new("set")
-        .about("Change a tunable of the running daemon")
-        .args([name, value, config(), option_arg("socket")])
-}
-
-/// Runs it.
-pub fn set(matches: &ArgMatches) -> Result<()> {
-    let text = |id: &str| matches.get_one::<String>(id).cloned().unwrap_or_default();
-    let (name, value) = (text("name"), text("value"));
-    // Known without the daemon; the range is not, for it depends on the daemon's mode.
-    if DAEMON_OPTIONS.iter().any(|option| option.name == name) {
-        let flag = name.replace('_', "-");
-        let sentence = format!("{name} is fixed while the daemon runs: restart it with --{flag}");
-        return Err(Usage(sentence).into());
-    }
-    if let Err(error) = tunables::find(&name) {
-        return Err(Usage(error.to_string()).into());
-    }
-    match request(matches, &Request::Set { name, value })? {
-        Response::Done { name, value } => say(&format!("{name} is {value} now\n")),
-        _ => Err(unexpected()),
-    }
-}
-
 /// Asks the daemon, where that is enough as a reader; its refusal is an error.
-fn request(matches: &ArgMatches, request: &Request) -> Result<Response> {
-    let options = options(matches)?;
+pub fn request(matches: &ArgMatches, request: &Request) -> Result<Response> {
+    let options = paths(matches)?;
     let response = match request {
-        Request::Status | Request::ExplainLast { .. } => ask_as_reader(&options, request),
-        Request::Explain { .. } | Request::Set { .. } => ask(&options.socket, request),
+        Request::Status | Request::Owners { .. } | Request::ExplainLast { .. } => {
+            ask_as_reader(&options, request)
+        }
+        Request::Explain { .. } | Request::Set { .. } | Request::Reload => {
+            ask(&options.socket, request)
+        }
     };
     match response? {
         Response::Error(sentence) => Err(anyhow!(sentence)),
+        Response::Invalid(sentence) => Err(Failure::Usage(sentence).into()),
         response => Ok(response),
     }
 }
 
-fn unexpected() -> anyhow::Error {
+/// An answer that does not belong to the question.
+pub fn unexpected() -> anyhow::Error {
     anyhow!("the daemon answered something else: it is another version of pghot")
 }
 

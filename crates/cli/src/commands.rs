@@ -5,15 +5,15 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{ArgMatches, Command};
 
-use crate::args::Usage;
-use crate::{ask, daemon, doctor, generate, record, sim, top};
+use crate::exit::Failure;
+use crate::{ask, change, daemon, doctor, exit, generate, heatmap, record, shell, sim, top};
 
 /// The whole command.
 pub fn command() -> Command {
     Command::new("pghot")
         .version(env!("CARGO_PKG_VERSION"))
         .about("Hot-page tracking and promotion for tiered memory on stock Linux kernels")
-        .after_help("Exit status: 0 if all is well, 1 on an error, 2 for a wrong command line.")
+        .after_help(exit::HELP)
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(daemon::run_command())
@@ -22,11 +22,15 @@ pub fn command() -> Command {
         .subcommand(top::command())
         .subcommand(ask::explain_command())
         .subcommand(ask::hint_command())
-        .subcommand(ask::set_command())
+        .subcommand(change::set_command())
+        .subcommand(change::reload_command())
         .subcommand(doctor::command())
         .subcommand(daemon::restore_command())
         .subcommand(record::command())
+        .subcommand(heatmap::command())
         .subcommand(sim::command())
+        .subcommand(shell::completions_command())
+        .subcommand(shell::man_command())
         .subcommand(generate::command())
 }
 
@@ -39,13 +43,17 @@ pub fn dispatch(matches: &ArgMatches) -> Result<ExitCode> {
         Some(("top", matches)) => top::run(matches),
         Some(("explain", matches)) => ask::explain(matches),
         Some(("hint", matches)) => ask::hint(matches),
-        Some(("set", matches)) => ask::set(matches),
+        Some(("set", matches)) => change::set(matches),
+        Some(("reload", matches)) => change::reload(matches),
         Some(("doctor", matches)) => return doctor::run(matches),
         Some(("restore", matches)) => daemon::restore(matches),
         Some(("record", matches)) => record::run(matches),
+        Some(("heatmap", matches)) => heatmap::run(matches),
         Some(("sim", matches)) => sim::dispatch(matches),
+        Some(("completions", matches)) => shell::completions(matches, command()),
+        Some(("man", matches)) => shell::man(matches, command()),
         Some(("generate", matches)) => generate::run(matches, command()),
-        _ => Err(Usage("a command is missing, see `pghot --help`".into()).into()),
+        _ => Err(Failure::Usage("a command is missing, see `pghot --help`".into()).into()),
     }
     .map(|()| ExitCode::SUCCESS)
 }

@@ -1,17 +1,15 @@
 //! The daemon itself: `pghot run`, and `pghot restore` after one that was killed.
 
-use std::io::{IsTerminal, stderr};
-
 use anyhow::Result;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use pghot_daemon::config::DAEMON_OPTIONS;
+use pghot_daemon::log::Log;
 use pghot_daemon::run;
 use pghot_linux::keeper::Keeper;
 use pghot_linux::{SysRoot, rights};
 use pghot_sources::tunables;
-use tracing_subscriber::EnvFilter;
 
-use crate::args::{config, option_arg, options, tunable_arg};
+use crate::args::{config, option_arg, options, paths, tunable_arg};
 use crate::output::{lines, say};
 
 /// The command `pghot run`.
@@ -27,12 +25,12 @@ pub fn run_command() -> Command {
     Command::new("run")
         .about("Run the daemon in the foreground until a signal ends it")
         .long_about(
-            "Run the daemon in the foreground until SIGINT or SIGTERM ends it. The kernel \
-             settings that it changes are put back at the end, and after a kill -9 by its keeper, \
-             a small process of its own. If that is killed too, `pghot restore` or the next \
-             `pghot run` does it.",
+            "Run the daemon in the foreground until SIGINT or SIGTERM ends it. SIGHUP has it read \
+             its config file again, as `pghot reload` does. The kernel settings that it changes \
+             are put back at the end, and after a kill -9 by its keeper, a small process of its \
+             own. If that is killed too, `pghot restore` or the next `pghot run` does it.",
         )
-        .after_help("RUST_LOG sets how much is logged to the standard error, e.g. RUST_LOG=debug.")
+        .after_help("RUST_LOG sets how much is logged, e.g. RUST_LOG=debug.")
         .arg(config())
         .args([dry_run, wait])
         .args(DAEMON_OPTIONS.iter().map(|option| option_arg(option.name)))
@@ -44,19 +42,14 @@ pub fn run(matches: &ArgMatches) -> Result<()> {
     let mut options = options(matches)?;
     options.dry_run = matches.get_flag("dry_run");
     options.wait_for_lower_tier = matches.get_flag("wait_for_lower_tier");
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(stderr)
-        .with_ansi(stderr().is_terminal())
-        .with_target(false)
-        .init();
-    let root = SysRoot::default();
-    // All before there is a second thread.
+    let (root, format) = (SysRoot::default(), options.log_format);
+    // All before there is a second thread, so that the log comes after.
     rights::protect();
-    let keeper = Keeper::fork(&root, &options.state_file)?;
+    let keeper = Keeper::fork(&root, &options.state_file, || Log::start(format))?;
     rights::drop_to(&options.user)?;
-    Ok(run::run(options, &root, keeper)?)
+    let log = Log::start(format)?;
+    let ended = run::run(options, &root, keeper);
+    Ok(ended.inspect_err(|error| log.note_failure(error))?)
 }
 
 /// The command `pghot restore`.
@@ -68,7 +61,7 @@ pub fn restore_command() -> Command {
 
 /// Runs it.
 pub fn restore(matches: &ArgMatches) -> Result<()> {
-    let said = run::restore(&SysRoot::default(), &options(matches)?.state_file)?;
+    let said = run::restore(&SysRoot::default(), &paths(matches)?.state_file)?;
     match said.is_empty() {
         true => say("There is nothing to put back.\n"),
         false => say(&lines(&said)),

@@ -9,6 +9,7 @@ use pghot_daemon::doctor::{self, Check, Diagnosis, Grade, NodeReport};
 use pghot_linux::SysRoot;
 
 use crate::args::json;
+use crate::json::Versioned;
 use crate::output::{say, say_json};
 use crate::units::bytes;
 
@@ -24,7 +25,7 @@ pub fn command() -> Command {
 pub fn run(matches: &ArgMatches) -> Result<ExitCode> {
     let diagnosis = doctor::examine(&SysRoot::default());
     match matches.get_flag("json") {
-        true => say_json(&diagnosis)?,
+        true => say_json(&Versioned::of(&diagnosis))?,
         false => say(&text(&diagnosis))?,
     }
     Ok(ExitCode::from((diagnosis.verdict == Grade::Fail) as u8))

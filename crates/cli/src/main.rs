@@ -2,20 +2,27 @@
 
 mod args;
 mod ask;
+mod change;
 mod commands;
 mod daemon;
 mod doctor;
+mod exit;
 mod generate;
+mod heatmap;
+mod json;
 mod output;
 mod progress;
 mod record;
 mod record_beside;
+mod shell;
 mod show_explain;
+mod show_owners;
 mod show_status;
 mod sim;
 mod sim_compare;
 mod sim_replay;
 mod sim_sweep;
+mod status_page;
 mod top;
 mod units;
 
@@ -27,8 +34,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             eprintln!("pghot: {error}");
-            // As clap's own: 2 for a wrong command line, 1 for everything else.
-            ExitCode::from(if error.is::<args::Usage>() { 2 } else { 1 })
+            ExitCode::from(exit::status(&error))
         }
     }
 }

@@ -11,7 +11,7 @@ use pghot_daemon::status::{SourceState, Status};
 use pghot_linux::SysRoot;
 use pghot_linux::conflicts::conflicts;
 use pghot_linux::probe::Level;
-use pghot_sources::{Kind, SOURCES};
+use pghot_sources::{Kind, SOURCES, tunables};
 
 /// Sources of a daemon that are off until this is dropped.
 pub struct Paused {
@@ -52,8 +52,9 @@ impl Paused {
             return Err(anyhow!(
                 "the daemon's source {} reads the same accessed bits, and both would miss what the \
                  other sees: record with --pause-sources, or switch it off yourself with `pghot \
-                 set enabled_sources {without:#x}`",
-                reader.name
+                 set enabled_sources {}`",
+                reader.name,
+                names(without)
             ));
         }
         set(socket, without)?;
@@ -81,8 +82,8 @@ impl Drop for Paused {
         if let Err(error) = self.resume() {
             eprintln!(
                 "pghot: warning: the daemon's sources stay off: {error:#}; switch them on again \
-                 with `pghot set enabled_sources {:#x}`",
-                self.before
+                 with `pghot set enabled_sources {}`",
+                names(self.before)
             );
         }
     }
@@ -93,14 +94,20 @@ fn enabled(status: &Status) -> u64 {
     setting.and_then(|setting| setting.value).unwrap_or(0)
 }
 
+/// A mask as `pghot set` takes it.
+fn names(mask: u64) -> String {
+    let tunable = tunables::find("enabled_sources");
+    tunable.map_or_else(|_| format!("{mask:#x}"), |tunable| tunable.show(mask))
+}
+
 fn set(socket: &Path, mask: u64) -> Result<()> {
     let request = Request::Set {
         name: "enabled_sources".to_owned(),
-        value: format!("{mask:#x}"),
+        value: names(mask),
     };
     match protocol::ask(socket, &request)? {
         Response::Done { .. } => Ok(()),
-        Response::Error(sentence) => Err(anyhow!(sentence)),
+        Response::Error(sentence) | Response::Invalid(sentence) => Err(anyhow!(sentence)),
         _ => Err(anyhow!("the daemon did not answer what it was asked")),
     }
 }

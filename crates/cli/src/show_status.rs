@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use pghot_daemon::status::{LowerNode, SourceReport, SourceState, Status, TopNode};
+use pghot_daemon::status::{Change, LowerNode, SourceReport, SourceState, Status, TopNode};
 use pghot_engine::Outcome;
 use pghot_sources::tunables;
 
@@ -177,6 +177,25 @@ fn source(text: &mut String, report: &SourceReport) {
     }
 }
 
+/// The config file, and what came of the last reload; what was wrong is a warning already.
+fn config(status: &Status) -> String {
+    let Some(reload) = &status.reload else {
+        return status.config_file.clone();
+    };
+    let ago_s = status.now_ms.saturating_sub(reload.at_ms) as f64 / 1000.0;
+    let changed: Vec<String> = reload.changed.iter().map(Change::to_string).collect();
+    let outcome = match (&reload.error, changed.is_empty()) {
+        (Some(_), _) => "refused".to_owned(),
+        (None, true) => "no tunable has changed".to_owned(),
+        (None, false) => changed.join(", "),
+    };
+    format!(
+        "{}, read again {} ago: {outcome}",
+        status.config_file,
+        seconds(ago_s)
+    )
+}
+
 fn daemon(text: &mut String, status: &Status) {
     let share = 100.0 * status.cpu_s / status.uptime_s.max(0.001);
     line(
@@ -193,6 +212,7 @@ fn daemon(text: &mut String, status: &Status) {
         "memory",
         &format!("{} of records, {} of marks", bytes(records), bytes(marks)),
     );
+    line(text, "config", &config(status));
     let latency = &status.latency;
     let waits = match latency.samples {
         0 => "nothing measured yet".to_owned(),

@@ -2,10 +2,13 @@
 
 use anyhow::{Result, anyhow};
 use clap::{Arg, ArgMatches, Command, value_parser};
+use pghot_engine::names::no_such;
 use pghot_sim::chaos;
 use pghot_sim::tables::{TABLES, Table};
 
-use crate::args::{Usage, json};
+use crate::args::{Known, json};
+use crate::exit::Failure;
+use crate::json::{Tables, Versioned};
 use crate::output::{say, say_json};
 use crate::{sim_compare, sim_replay, sim_sweep};
 
@@ -26,6 +29,8 @@ fn tables_command() -> Command {
     let names = Arg::new("names")
         .value_name("NAMES")
         .num_args(0..)
+        .value_parser(Known::described(TABLES.iter().map(|it| (it.name, it.doc))))
+        .hide_possible_values(true)
         .help("Which tables; all without");
     let list = TABLES
         .iter()
@@ -62,7 +67,7 @@ pub fn dispatch(matches: &ArgMatches) -> Result<()> {
         Some(("sweep", matches)) => sim_sweep::run(matches),
         Some(("tables", matches)) => tables(matches),
         Some(("chaos", matches)) => run_chaos(matches),
-        _ => Err(Usage("a command is missing, see `pghot sim --help`".into()).into()),
+        _ => Err(Failure::Usage("a command is missing, see `pghot sim --help`".into()).into()),
     }
 }
 
@@ -70,9 +75,8 @@ fn tables(matches: &ArgMatches) -> Result<()> {
     let names: Vec<&String> = matches.get_many("names").unwrap_or_default().collect();
     for name in &names {
         if !TABLES.iter().any(|table| table.name == *name) {
-            let known: Vec<&str> = TABLES.iter().map(|table| table.name).collect();
-            let message = format!("there is no table `{name}`; there are {}", known.join(", "));
-            return Err(Usage(message).into());
+            let message = no_such("table", name, TABLES.iter().map(|table| table.name));
+            return Err(Failure::Usage(message).into());
         }
     }
     let mut all = Vec::new();
@@ -82,7 +86,7 @@ fn tables(matches: &ArgMatches) -> Result<()> {
         }
     }
     match matches.get_flag("json") {
-        true => say_json(&all),
+        true => say_json(&Versioned::of(Tables { tables: all })),
         false => say(&all.iter().map(Table::text).collect::<Vec<_>>().join("\n")),
     }
 }

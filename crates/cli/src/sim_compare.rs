@@ -11,7 +11,9 @@ use pghot_sim::run::{Run, Simulation};
 use pghot_sim::scenario::{Mode, Scenario};
 use pghot_sim::systems::{SYSTEMS, Setting};
 
-use crate::args::{Usage, json};
+use crate::args::{Known, json};
+use crate::exit::Failure;
+use crate::json::{Runs, Versioned};
 use crate::output::{say, say_json};
 use crate::progress::Progress;
 
@@ -62,6 +64,10 @@ pub fn systems() -> Arg {
         .long("systems")
         .value_name("NAMES")
         .value_delimiter(',')
+        .value_parser(Known::described(
+            SYSTEMS.iter().map(|system| (system.name, system.doc)),
+        ))
+        .hide_possible_values(true)
         .default_value("none,pghot,numab2")
         .help("Systems to compare, with commas")
 }
@@ -75,7 +81,7 @@ pub fn run(matches: &ArgMatches) -> Result<()> {
             "{} is a profile: `pghot sim replay` replays it",
             path.display()
         );
-        return Err(Usage(message).into());
+        return Err(Failure::Usage(message).into());
     }
     let mut scenario = Scenario::load(path)?;
     match matches.get_one::<String>("mode").map(String::as_str) {
@@ -104,7 +110,7 @@ pub fn compare(mut scenario: Scenario, matches: &ArgMatches) -> Result<()> {
         }));
     }
     match matches.get_flag("json") {
-        true => say_json(&runs),
+        true => say_json(&Versioned::of(Runs { runs })),
         false => say(&comparison(&runs)),
     }
 }
@@ -117,7 +123,7 @@ fn check_owners(sets: &[&String], names: &[&String]) -> Result<()> {
             let message = format!(
                 "--set {set}: it must begin with the name of one of the systems that run, and a dot"
             );
-            return Err(Usage(message).into());
+            return Err(Failure::Usage(message).into());
         }
     }
     Ok(())
@@ -130,7 +136,7 @@ fn settings_of(system: &str, sets: &[&String]) -> Result<Vec<Setting>> {
         .filter_map(|set| set.strip_prefix(system)?.strip_prefix('.'));
     own.map(|set| match set.split_once('=') {
         Some((name, value)) => Ok((name.to_owned(), value.to_owned())),
-        None => Err(Usage(format!(
+        None => Err(Failure::Usage(format!(
             "--set {system}.{set}: a value is missing, as in NAME=VALUE"
         ))
         .into()),

@@ -9,7 +9,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use pghot_sim::sweep::report::{answers, page, write_csv};
 use pghot_sim::sweep::{Sweep, curves};
 
-use crate::args::Usage;
+use crate::exit::Failure;
 use crate::output::say;
 use crate::progress::Progress;
 use crate::sim_compare::{scenario, systems};
@@ -69,7 +69,7 @@ pub fn run(matches: &ArgMatches) -> Result<()> {
     let path = path.ok_or_else(|| anyhow!("a scenario is missing"))?;
     let limit_percent = matches.get_one::<f64>("slowdown").copied().unwrap_or(2.0);
     if !(limit_percent.is_finite() && limit_percent >= 0.0) {
-        return Err(Usage(format!(
+        return Err(Failure::Usage(format!(
             "--slowdown {limit_percent}: it is not a percentage"
         ))
         .into());
@@ -91,7 +91,7 @@ pub fn run(matches: &ArgMatches) -> Result<()> {
     let mut settings = sweep.settings.iter();
     let unknown = settings.find(|(system, _, _)| !sweep.systems.contains(system));
     if let Some((system, name, _)) = unknown {
-        return Err(Usage(format!(
+        return Err(Failure::Usage(format!(
             "--vary {system}.{name}: {system} is not among the systems that run"
         ))
         .into());
@@ -142,7 +142,7 @@ fn varied(text: &str) -> Result<(String, String, Vec<String>)> {
         .split_once('=')
         .and_then(|(name, values)| Some((name.split_once('.')?, values)));
     let Some(((system, name), values)) = parts else {
-        return Err(Usage(format!(
+        return Err(Failure::Usage(format!(
             "--vary {text}: it must be like pghot.freq_threshold=1,2"
         ))
         .into());

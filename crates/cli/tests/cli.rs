@@ -35,6 +35,12 @@ fn assert_refused(args: &[&str], code: i32, part: &str) {
     assert_eq!(ran.stderr.trim_end().lines().count(), 1, "{context}");
 }
 
+/// What a comparison printed as JSON.
+fn runs_of(ran: &Ran) -> serde_json::Value {
+    let printed: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    printed["runs"].clone()
+}
+
 #[test]
 fn the_simulator_compares_and_names_what_is_wrong() {
     let dir = tempfile::tempdir().unwrap();
@@ -60,7 +66,7 @@ fn the_simulator_compares_and_names_what_is_wrong() {
         "--json",
     ]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    let runs: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    let runs = runs_of(&ran);
     let seconds = |n: usize| runs[n]["elapsed_s"].as_f64().unwrap();
     assert!(seconds(1) < 0.8 * seconds(0), "{runs:#}");
     assert!(runs[1]["counters"]["promoted_pages"].as_u64().unwrap() > 2000);
@@ -81,14 +87,14 @@ fn the_simulator_compares_and_names_what_is_wrong() {
         "broken.toml",
         &sound.replace("memory_mib = 16", "memory_mib = 0"),
     );
-    assert_refused(&["sim", "run", &broken], 1, "process[0].memory_mib");
+    assert_refused(&["sim", "run", &broken], 2, "process[0].memory_mib");
     let garbage = file("garbage.toml", "name = ");
-    assert_refused(&["sim", "run", &garbage], 1, "line 1");
+    assert_refused(&["sim", "run", &garbage], 2, "line 1");
     assert_refused(&["sim", "run", "/nowhere.toml"], 1, "/nowhere.toml");
     assert_refused(
-        &["sim", "run", &sound_file, "--systems", "magic"],
-        1,
-        "magic",
+        &["sim", "run", &sound_file, "--systems", "pghott"],
+        2,
+        "did you mean `pghot`?",
     );
     assert_refused(
         &["sim", "run", &sound_file, "--set", "damon.x=1"],
@@ -98,7 +104,7 @@ fn the_simulator_compares_and_names_what_is_wrong() {
     let nine = "pghot.freq_threshold=9";
     assert_refused(
         &["sim", "run", &sound_file, "--set", nine],
-        1,
+        2,
         "freq_threshold",
     );
     assert_refused(
@@ -117,6 +123,7 @@ fn profiles_are_replayed_and_damaged_ones_refused() {
     let interval = |number| Interval {
         number,
         cpu_us: 1_000_000,
+        lower: Touched::default(),
         touched: Touched::of(vec![7168..8192, 0..1]),
     };
     let profile = Profile {
@@ -138,7 +145,7 @@ fn profiles_are_replayed_and_damaged_ones_refused() {
     let replay = ["sim", "replay", &sound, "--top-mib", "26", "--json"];
     let ran = pghot(&[&replay[..], &["--systems", "none,pghot"]].concat());
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    let runs: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    let runs = runs_of(&ran);
     let near = |n: usize| runs[n]["counters"]["near_accesses"].as_u64().unwrap();
     // All that is hot came last and is far; it is four MiB.
     assert!(near(1) > 5 * near(0).max(100_000), "{runs:#}");
@@ -148,12 +155,12 @@ fn profiles_are_replayed_and_damaged_ones_refused() {
     let ran = pghot(&[&sweep[..], &["--systems", "none"]].concat());
     assert!(ran.stdout.starts_with("none: "), "{}", ran.stderr);
 
-    assert_refused(&["sim", "replay", &path("cut")], 1, "checksum");
-    assert_refused(&["sim", "replay", "/etc/passwd"], 1, "pghot record");
+    assert_refused(&["sim", "replay", &path("cut")], 2, "checksum");
+    assert_refused(&["sim", "replay", "/etc/passwd"], 2, "pghot record");
     assert_refused(&["sim", "replay", &path("none")], 1, "none");
-    assert_refused(&["sim", "replay", &sound, "--misses", "0"], 1, "misses");
+    assert_refused(&["sim", "replay", &sound, "--misses", "0"], 2, "misses");
     assert_refused(&["sim", "run", &sound], 2, "pghot sim replay");
-    assert_refused(&["sim", "sweep", &path("cut")], 1, "checksum");
+    assert_refused(&["sim", "sweep", &path("cut")], 2, "checksum");
 }
 
 #[test]
@@ -164,7 +171,7 @@ fn a_wrong_command_line_exits_with_2() {
     assert_refused(
         &["set", "freq", "1", "--socket", socket],
         2,
-        "no tunable `freq`; there are freq_",
+        "no tunable `freq`: did you mean `freq_",
     );
     assert_refused(&["set", "mode", "precision"], 2, "restart it with --mode");
     assert_refused(
@@ -211,7 +218,7 @@ fn without_a_daemon_the_commands_say_so() {
         &["set", "freq_threshold", "2"],
     ] {
         let args = [args, &["--socket", socket]].concat();
-        assert_refused(&args, 1, "start it with `pghot run`");
+        assert_refused(&args, 3, "start it with `pghot run`");
     }
 }
 
@@ -224,7 +231,7 @@ fn a_bad_config_file_is_named_with_its_line() {
         ("freq_threshold = ", "bad.toml, line 1: this is not TOML"),
         (
             "\nfreq_treshold = 2",
-            "bad.toml, line 2: there is no option `freq_treshold`",
+            "bad.toml, line 2: there is no option `freq_treshold`: did you mean `freq_threshold`?",
         ),
         (
             "freq_threshold = 9",
@@ -237,8 +244,12 @@ fn a_bad_config_file_is_named_with_its_line() {
     ];
     for (text, part) in table {
         std::fs::write(&file, text).unwrap();
-        assert_refused(&["run", "--config", config], 1, part);
-        assert_refused(&["status", "--config", config], 1, part);
+        assert_refused(&["run", "--config", config], 2, part);
+        // What only asks the daemon warns of it.
+        let socket = ["--socket", "/nonexistent/sock"];
+        let ran = pghot(&[&["status", "--config", config][..], &socket].concat());
+        assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+        assert!(ran.stderr.contains(&format!("warning: {config}, line")));
     }
     assert_refused(
         &["run", "--config", "/nonexistent.toml"],

@@ -131,7 +131,7 @@ fn without_terminal_or_daemon_it_says_so() {
     let socket = dir.path().join("sock");
     for (arguments, code, part) in [
         (&[][..], 2, "pghot top --once"),
-        (&["--once"], 1, "start it with `pghot run`"),
+        (&["--once"], 3, "start it with `pghot run`"),
         (&["--once", "--width", "7"], 2, "20..=1000"),
         (&["--width", "80"], 2, "--once"),
     ] {
@@ -186,7 +186,7 @@ fn a_reader_without_rights_is_answered_on_the_status_socket() {
     }
     fs::set_permissions(&readers, fs::Permissions::from_mode(0o000)).unwrap();
     let (code, text) = ask(&["top", "--once"]);
-    assert_eq!(code, Some(1), "{text}");
+    assert_eq!(code, Some(4), "{text}");
     assert!(text.contains("join the group pghot"), "{text}");
 }
 

@@ -15,8 +15,12 @@ use pghot_sources::tunables;
 
 use crate::config::mode_name;
 use crate::lock;
+use crate::log;
+use crate::owners;
 use crate::shared::{MigratorState, Shared};
-use crate::status::{LowerNode, SettingReport, SourceState, Status, TopNode};
+use crate::status::{
+    Lost, LowerNode, ReloadReport, SCHEMA, SettingReport, SourceState, Status, TopNode,
+};
 
 /// Composes the status now. What cannot be read becomes a warning.
 pub fn status(shared: &Shared) -> Status {
@@ -37,9 +41,18 @@ pub fn status(shared: &Shared) -> Status {
     {
         warnings.push(kernel_promotion(*pages, shared.dry_run, &top_tier));
     }
+    let lost = Lost {
+        log_lines: log::lines_lost(),
+        spans: shared.spans.lost(),
+    };
+    warnings.extend(lost.sentences());
+    let reload = shared.config_file.last();
+    warnings.extend(reload.iter().flat_map(ReloadReport::warnings));
     let (records_bytes, section_marks_bytes) = shared.table.bytes();
+    let books = shared.owners.copy();
     let lower = |migrator| lower_node(shared, &settings, migrator, is_seeing);
     Status {
+        schema: SCHEMA,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         kernel: kernel_release(&shared.root),
         uptime_s: shared.started.elapsed().as_secs_f64(),
@@ -52,6 +65,8 @@ pub fn status(shared: &Shared) -> Status {
         lower_tier: shared.migrators.iter().map(lower).collect(),
         top_tier,
         demoter: lock(&shared.demoter.published).clone(),
+        cgroups: owners::cgroups(&books),
+        processes: owners::processes(&books),
         sources,
         marking: *lock(&shared.demoter.marking),
         latency: lock(&shared.latency).report(),
@@ -60,6 +75,9 @@ pub fn status(shared: &Shared) -> Status {
         records_bytes,
         section_marks_bytes,
         vmstat_growth,
+        lost,
+        config_file: shared.config_file.path.display().to_string(),
+        reload,
         warnings,
     }
 }
@@ -97,6 +115,8 @@ fn lower_node(
         totals: published.totals,
         why: why(&published.last_pass, settings, shared.dry_run, is_seeing),
         last_pass: published.last_pass,
+        pass_durations: published.passes,
+        batch_durations: published.batches,
     }
 }
 

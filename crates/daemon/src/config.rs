@@ -1,4 +1,5 @@
 //! What the daemon is told to do: defaults, overridden by the config file, overridden by flags.
+//! [`Options::read_again`] reads the file anew.
 //!
 //! Names, ranges and texts come from two lists, [`tunables::all`] and [`DAEMON_OPTIONS`]; the
 //! command line, the config file and the reference are all made from them.
@@ -8,11 +9,20 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use pghot_engine::{Kind, Settings};
+use pghot_engine::names::no_such;
+use pghot_engine::{Kind, Policies, Settings};
 use pghot_hotness::Format;
-use pghot_linux::rights::DEFAULT_USER;
 use pghot_sources::tunables;
+use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+
+use crate::log::LogFormat;
+use crate::policy;
+
+mod options;
+pub mod save;
+
+pub use options::{DAEMON_OPTIONS, DaemonOption, mode_name};
 
 /// Read if it exists and no other file is named.
 pub const DEFAULT_CONFIG: &str = "/etc/pghot/pghot.toml";
@@ -38,129 +48,39 @@ pub struct Options {
     pub user: String,
     /// Where metrics are served over HTTP, if they are.
     pub metrics_address: Option<SocketAddr>,
+    /// How the log is written.
+    pub log_format: LogFormat,
+    /// Who collects traces, if somebody does.
+    pub otlp_endpoint: Option<SocketAddr>,
+    /// Where all this comes from.
+    pub told: Told,
 }
 
-/// An option that is no tunable: it is fixed while the daemon runs.
-pub struct DaemonOption {
-    /// Its key in the config file; the flag has dashes instead.
-    pub name: &'static str,
-    /// What the value is, for `--help`.
-    pub value_name: &'static str,
-    /// What it does.
-    pub doc: &'static str,
-    /// The value if it is not set.
-    pub default: &'static str,
-    store: fn(&mut Options, &str) -> Result<(), String>,
+/// Where options come from.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Told {
+    /// The config file, if one was named.
+    pub file: Option<PathBuf>,
+    /// What the command line says.
+    pub flags: Vec<Assignment>,
 }
 
-/// Every option that is no tunable.
-pub const DAEMON_OPTIONS: &[DaemonOption] = &[
-    DaemonOption {
-        name: "mode",
-        value_name: "MODE",
-        doc: "How much a record remembers: `default` takes 1 byte a page, `precision` 4 bytes and \
-              knows the accessing node.",
-        default: "default",
-        store: |options, text| {
-            let mode = match text {
-                "default" => Format::Default,
-                "precision" => Format::Precision,
-                _ => return Err(format!("mode is `default` or `precision`, not `{text}`")),
-            };
-            options.settings = Settings::new(mode);
-            Ok(())
-        },
-    },
-    DaemonOption {
-        name: "socket",
-        value_name: "PATH",
-        doc: "The control socket, on which `pghot status`, `explain` and `set` reach the daemon.",
-        default: "/run/pghot/pghot.sock",
-        store: |options, text| store_path("socket", &mut options.socket, text),
-    },
-    DaemonOption {
-        name: "status_socket",
-        value_name: "PATH",
-        doc: "Where `pghot top`, `status` and `explain --last` reach the daemon without root: the \
-              members of the group `pghot` may connect, if there is such a group. It tells the \
-              status and the newest decisions, and changes nothing.",
-        default: "/run/pghot/status.sock",
-        store: |options, text| store_path("status_socket", &mut options.status_socket, text),
-    },
-    DaemonOption {
-        name: "hint_socket",
-        value_name: "PATH",
-        doc: "Where applications hint at memory that they will use, while the source `app_hint` \
-              runs. Every user may connect to it.",
-        default: "/run/pghot/hint.sock",
-        store: |options, text| store_path("hint_socket", &mut options.hint_socket, text),
-    },
-    DaemonOption {
-        name: "state_file",
-        value_name: "PATH",
-        doc: "Where the kernel settings that pghot changes are noted, so that they can be put \
-              back.",
-        default: "/run/pghot/state.json",
-        store: |options, text| store_path("state_file", &mut options.state_file, text),
-    },
-    DaemonOption {
-        name: "user",
-        value_name: "NAME",
-        doc: "The user that the daemon becomes when root starts it; what only root may do, its \
-              keeper does. Where there is no user `pghot`, and no other is named, it goes on as \
-              root.",
-        default: DEFAULT_USER,
-        store: |options, text| {
-            if text.is_empty() {
-                return Err("user is a name, and is empty here".to_owned());
-            }
-            options.user = text.to_owned();
-            Ok(())
-        },
-    },
-    DaemonOption {
-        name: "metrics_address",
-        value_name: "ADDRESS",
-        doc: "Where metrics are served over HTTP, for Prometheus: an address and a port such as \
-              `127.0.0.1:9464` or `[::1]:9464`, or `off`. Everybody who reaches the port may read \
-              them. A TCP socket that the service manager passes is taken instead.",
-        default: "off",
-        store: |options, text| {
-            let not_one = |_| {
-                format!(
-                    "metrics_address is an address and a port such as 127.0.0.1:9464, or off, not \
-                     `{text}`"
-                )
-            };
-            options.metrics_address = match text {
-                "off" => None,
-                text => Some(text.parse().map_err(not_one)?),
-            };
-            Ok(())
-        },
-    },
-];
-
-/// The name of a mode, as `mode` takes it.
-pub fn mode_name(mode: Format) -> &'static str {
-    match mode {
-        Format::Default => "default",
-        Format::Precision => "precision",
+impl Told {
+    /// The config file, whether it exists or not.
+    pub fn path(&self) -> &Path {
+        self.file.as_deref().unwrap_or(Path::new(DEFAULT_CONFIG))
     }
-}
 
-fn store_path(name: &str, to: &mut PathBuf, text: &str) -> Result<(), String> {
-    if text.is_empty() {
-        return Err(format!("{name} is a path, and is empty here"));
+    /// Whether the command line sets an option.
+    pub fn has_flag(&self, name: &str) -> bool {
+        self.flags.iter().any(|flag| flag.name == name)
     }
-    *to = text.into();
-    Ok(())
 }
 
 /// One option, as the user set it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Assignment {
-    /// Name of a tunable or of a daemon option.
+    /// Name of a tunable or of a daemon option, or [`policy::KEY`].
     pub name: String,
     /// The value as text.
     pub text: String,
@@ -218,25 +138,121 @@ impl ConfigError {
         let flag = Origin::Flag;
         matches!(self, ConfigError::Invalid { origin, .. } if *origin == flag)
     }
+
+    fn is_missing(&self) -> bool {
+        let missing = io::ErrorKind::NotFound;
+        matches!(self, ConfigError::Read { source, .. } if source.kind() == missing)
+    }
+
+    fn because_of_the_mode(mut self) -> ConfigError {
+        if let ConfigError::Invalid { message, .. } = &mut self {
+            message.push_str("; the file has another mode than the daemon, which needs a restart");
+        }
+        self
+    }
+}
+
+/// Like [`load`] for a command that only wants to know where things are: what else is wrong in the
+/// file keeps nobody from asking the daemon, or from putting settings back. Returns that too.
+pub fn load_paths(
+    config: Option<&Path>,
+    flags: Vec<Assignment>,
+) -> Result<(Options, Option<ConfigError>), ConfigError> {
+    let error = match load(config, flags.clone()) {
+        Ok(options) => return Ok((options, None)),
+        Err(error) if error.is_usage() || error.is_missing() => return Err(error),
+        Err(error) => error,
+    };
+    let file = config.map(Path::to_owned);
+    let told = Told { file, flags };
+    let text = std::fs::read_to_string(told.path()).unwrap_or_default();
+    let table = DeTable::parse(&text).ok();
+    let entries = table.iter().flat_map(|table| table.get_ref().iter());
+    let strings = entries.filter_map(|(key, value)| match value.get_ref() {
+        DeValue::String(text) => Some(Assignment {
+            name: key.get_ref().to_string(),
+            text: text.to_string(),
+            origin: Origin::Flag,
+        }),
+        _ => None,
+    });
+    // Each alone, so that one that is wrong does not take the others with it.
+    let right = strings.filter(|set| resolve(std::slice::from_ref(set)).is_ok());
+    let mut assignments: Vec<Assignment> = right.collect();
+    assignments.extend_from_slice(&told.flags);
+    let options = resolve(&assignments)?;
+    Ok((Options { told, ..options }, Some(error)))
 }
 
 /// Lays the flags over the config file over the defaults. Without `config`, [`DEFAULT_CONFIG`] is
 /// read if it exists.
 pub fn load(config: Option<&Path>, flags: Vec<Assignment>) -> Result<Options, ConfigError> {
-    let path = config.unwrap_or(Path::new(DEFAULT_CONFIG));
-    let mut assignments = match std::fs::read_to_string(path) {
-        Ok(text) => parse_file(path, &text)?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound && config.is_none() => Vec::new(),
-        Err(source) => {
-            let path = path.to_owned();
-            return Err(ConfigError::Read { path, source });
-        }
-    };
-    assignments.extend(flags);
-    resolve(&assignments)
+    let file = config.map(Path::to_owned);
+    let told = Told { file, flags };
+    let mut assignments = read(&told)?;
+    assignments.extend_from_slice(&told.flags);
+    let options = resolve(&assignments)?;
+    Ok(Options { told, ..options })
 }
 
-/// Reads the assignments of a config file: one key per option, nothing else.
+/// What the config file says.
+fn read(told: &Told) -> Result<Vec<Assignment>, ConfigError> {
+    let path = told.path();
+    match std::fs::read_to_string(path) {
+        Ok(text) => parse_file(path, &text),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && told.file.is_none() => {
+            Ok(Vec::new())
+        }
+        Err(source) => {
+            let path = path.to_owned();
+            Err(ConfigError::Read { path, source })
+        }
+    }
+}
+
+/// What a config file says that is read again while the daemon runs.
+#[derive(Debug)]
+pub struct Again {
+    /// The options of a daemon that is started anew.
+    pub restarted: Options,
+    /// The tunables in the mode of the daemon that runs.
+    pub settings: Settings,
+    /// The same without the flags.
+    pub of_file: Settings,
+}
+
+impl Options {
+    /// Reads the config file again. It must be right for a restart as well as for the daemon that
+    /// runs, whose mode stays.
+    pub fn read_again(&self) -> Result<Again, ConfigError> {
+        let of_file = read(&self.told)?;
+        let with_flags = |mut assignments: Vec<Assignment>| {
+            assignments.extend_from_slice(&self.told.flags);
+            assignments
+        };
+        let mut restarted = resolve(&with_flags(of_file.clone()))?;
+        restarted.told = self.told.clone();
+        let mut same_mode = of_file;
+        same_mode.retain(|set| set.name != "mode");
+        same_mode.push(Assignment {
+            name: "mode".to_owned(),
+            text: mode_name(self.settings.mode).to_owned(),
+            origin: Origin::Flag,
+        });
+        let in_mode = |assignments: Vec<Assignment>| {
+            // All is right for a restart, so this can only be a value of another mode.
+            let resolved = resolve(&assignments).map_err(ConfigError::because_of_the_mode);
+            resolved.map(|options| options.settings)
+        };
+        Ok(Again {
+            restarted,
+            of_file: in_mode(same_mode.clone())?,
+            settings: in_mode(with_flags(same_mode))?,
+        })
+    }
+}
+
+/// Reads the assignments of a config file: one key per option, and the policies.
 pub fn parse_file(path: &Path, text: &str) -> Result<Vec<Assignment>, ConfigError> {
     let origin = |at: usize| Origin::File {
         path: path.to_owned(),
@@ -256,6 +272,15 @@ pub fn parse_file(path: &Path, text: &str) -> Result<Vec<Assignment>, ConfigErro
     entries.sort_by_key(|(key, _)| key.span().start);
     for (key, value) in entries {
         let (name, at) = (key.get_ref().as_ref(), key.span().start);
+        if name == policy::KEY {
+            let texts = policy::texts(value).map_err(|(at, message)| invalid(at, message))?;
+            assignments.extend(texts.into_iter().map(|(at, text)| Assignment {
+                name: name.to_owned(),
+                text,
+                origin: origin(at),
+            }));
+            continue;
+        }
         let text = value_text(name, value.get_ref()).map_err(|message| invalid(at, message))?;
         let (name, origin) = (name.to_owned(), origin(at));
         assignments.push(Assignment { name, text, origin });
@@ -263,10 +288,12 @@ pub fn parse_file(path: &Path, text: &str) -> Result<Vec<Assignment>, ConfigErro
     Ok(assignments)
 }
 
-/// The value of a key as text: a number for a tunable, a string for a daemon option.
+/// The value of a key as text: a number for a tunable, a string for a daemon option. Some tunables
+/// take words, and a set takes a list of them too.
 fn value_text(name: &str, value: &DeValue) -> Result<String, String> {
     let tunable = tunables::find(name).ok();
-    let is_node = tunable.is_some_and(|tunable| tunable.kind == Kind::Node);
+    let takes_text = tunable.is_some_and(|tunable| tunable.kind != Kind::Number);
+    let is_set = tunable.is_some_and(|tunable| !tunable.kind.members().1.is_empty());
     let is_option = DAEMON_OPTIONS.iter().any(|option| option.name == name);
     match value {
         DeValue::Integer(number) if tunable.is_some() => {
@@ -275,20 +302,38 @@ fn value_text(name: &str, value: &DeValue) -> Result<String, String> {
                 .map(|value| value.to_string())
                 .map_err(|_| format!("{name} is too large"))
         }
-        DeValue::String(text) if is_option || is_node => Ok(text.to_string()),
-        other if is_option => Err(format!("{name} takes a string, not a {}", other.type_str())),
+        DeValue::String(text) if is_option || takes_text => Ok(text.to_string()),
+        DeValue::Array(words) if is_set => {
+            let word = |word: &Spanned<DeValue>| match word.get_ref() {
+                DeValue::String(text) => Ok(text.to_string()),
+                other => Err(format!(
+                    "{name} takes a list of strings, and here is {}",
+                    what(other)
+                )),
+            };
+            let words: Vec<String> = words.iter().map(word).collect::<Result<_, _>>()?;
+            Ok(match words.is_empty() {
+                true => "none".to_owned(),
+                false => words.join(","),
+            })
+        }
+        other if is_option => Err(format!("{name} takes a string, not {}", what(other))),
         other => Err(match tunable {
-            Some(tunable) => format!(
-                "{name} takes {}, not a {}",
-                tunable.kind.takes(),
-                other.type_str()
-            ),
-            None => format!(
-                "there is no option `{name}`; there are {}",
-                option_names().join(", ")
-            ),
+            Some(tunable) => format!("{name} takes {}, not {}", tunable.kind.takes(), what(other)),
+            None => no_such("option", name, option_names()),
         }),
     }
+}
+
+/// What kind of value this is, with its article.
+fn what(value: &DeValue) -> String {
+    let kind = value.type_str();
+    let article = if kind.starts_with(['a', 'i']) {
+        "an"
+    } else {
+        "a"
+    };
+    format!("{article} {kind}")
 }
 
 /// Applies assignments in order, the daemon options first: ranges depend on the mode.
@@ -303,6 +348,9 @@ fn resolve(assignments: &[Assignment]) -> Result<Options, ConfigError> {
         state_file: PathBuf::new(),
         user: String::new(),
         metrics_address: None,
+        log_format: LogFormat::default(),
+        otlp_endpoint: None,
+        told: Told::default(),
     };
     let invalid = |origin: &Origin, message| ConfigError::Invalid {
         origin: origin.clone(),
@@ -316,7 +364,13 @@ fn resolve(assignments: &[Assignment]) -> Result<Options, ConfigError> {
                 .map_err(|message| invalid(&set.origin, message))?;
         }
     }
-    for set in assignments {
+    let is_policy = |set: &&Assignment| set.name == policy::KEY;
+    let policies = assignments
+        .iter()
+        .filter(is_policy)
+        .map(|set| policy::parse(&set.text).map_err(|message| invalid(&set.origin, message)));
+    options.settings.policies = Policies::new(policies.collect::<Result<_, _>>()?);
+    for set in assignments.iter().filter(|set| !is_policy(set)) {
         if DAEMON_OPTIONS.iter().any(|option| option.name == set.name) {
             continue;
         }
@@ -335,136 +389,4 @@ pub fn option_names() -> Vec<&'static str> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn flag(name: &str, text: &str) -> Assignment {
-        Assignment {
-            name: name.into(),
-            text: text.into(),
-            origin: Origin::Flag,
-        }
-    }
-
-    fn from_file(text: &str) -> Result<Vec<Assignment>, ConfigError> {
-        parse_file(Path::new("pghot.toml"), text)
-    }
-
-    #[test]
-    fn every_option_can_be_set_in_the_file() {
-        let mut text = "mode = \"precision\"\nsocket = \"/a\"\nstatus_socket = \"/d\"\n\
-                        hint_socket = \"/c\"\nstate_file = \"/b\"\n\
-                        metrics_address = \"[::1]:9464\"\nuser = \"u\"\n"
-            .to_owned();
-        for tunable in tunables::all() {
-            let (_, max) = (tunable.range)(Format::Precision);
-            text.push_str(&format!("{} = {}\n", tunable.name, tunable.show(max)));
-        }
-        let assignments = from_file(&text).unwrap();
-        let mut names: Vec<_> = assignments.iter().map(|a| a.name.as_str()).collect();
-        let mut all = option_names();
-        names.sort();
-        all.sort();
-        assert_eq!(names, all);
-        let options = resolve(&assignments).unwrap();
-        assert_eq!(options.settings.mode, Format::Precision);
-        for tunable in tunables::all() {
-            let (_, max) = (tunable.range)(Format::Precision);
-            assert_eq!(options.settings.get(tunable), max, "{}", tunable.name);
-        }
-        assert_eq!(options.socket, Path::new("/a"));
-        assert_eq!(options.user, "u");
-        assert_eq!(options.metrics_address, "[::1]:9464".parse().ok());
-    }
-
-    #[test]
-    fn flags_win_and_the_mode_decides_ranges_wherever_it_stands() {
-        let mut assignments = from_file("freq_threshold = 1\nkmigrated_sleep_ms = 200").unwrap();
-        assignments.push(flag("freq_threshold", "7"));
-        assignments.push(flag("mode", "precision"));
-        let options = resolve(&assignments).unwrap();
-        assert_eq!(options.settings.freq_threshold, 7);
-        assert_eq!(options.settings.kmigrated_sleep_ms, 200);
-        assert_eq!(
-            options.settings.freq_window_ms, 5000,
-            "the default of the mode"
-        );
-        assert_eq!(options.settings.target_nid, None);
-    }
-
-    #[test]
-    fn a_bad_file_is_one_sentence_with_its_line() {
-        let table = [
-            ("\nfreq_threshold = 9", "line 2: freq_threshold is 1 to 3"),
-            (
-                "freq = 1",
-                "line 1: there is no option `freq`; there are mode",
-            ),
-            (
-                "\n\nfreq_threshold = \"2\"",
-                "line 3: freq_threshold takes a whole number",
-            ),
-            (
-                "freq_threshold = 2.5",
-                "line 1: freq_threshold takes a whole number",
-            ),
-            (
-                "freq_threshold = -1",
-                "line 1: freq_threshold takes a whole number, not `-1`",
-            ),
-            (
-                "target_nid = 99999999999999999999",
-                "line 1: target_nid is too large",
-            ),
-            ("mode = 4", "line 1: mode takes a string"),
-            (
-                "mode = \"fast\"",
-                "line 1: mode is `default` or `precision`, not `fast`",
-            ),
-            ("socket = \"\"", "line 1: socket is a path"),
-            (
-                "metrics_address = \"localhost\"",
-                "line 1: metrics_address is an address and a port",
-            ),
-            ("\nmode = ", "line 2: this is not TOML"),
-            (
-                "mode = \"default\"\nmode = \"default\"",
-                "line 2: this is not TOML",
-            ),
-            (
-                "[tunables]\nfreq_threshold = 2",
-                "line 1: there is no option `tunables`",
-            ),
-        ];
-        for (text, expected) in table {
-            let error = from_file(text)
-                .and_then(|assignments| resolve(&assignments))
-                .unwrap_err();
-            let sentence = error.to_string();
-            let expected = format!("pghot.toml, {expected}");
-            assert!(sentence.starts_with(&expected), "{text:?}: {sentence}");
-            assert!(!sentence.contains('\n') && !error.is_usage(), "{sentence}");
-        }
-    }
-
-    #[test]
-    fn a_bad_flag_is_a_usage_error() {
-        for (name, text) in [("mode", "x"), ("freq_threshold", "0"), ("target_nid", "a")] {
-            let error = resolve(&[flag(name, text)]).unwrap_err();
-            assert!(
-                error.is_usage() && error.to_string().contains(name),
-                "{error}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_named_file_must_exist() {
-        let missing = Path::new("/nonexistent/pghot.toml");
-        let error = load(Some(missing), Vec::new()).unwrap_err().to_string();
-        assert!(
-            error.starts_with("cannot read the config file /nonexistent/pghot.toml"),
-            "{error}"
-        );
-    }
-}
+mod tests;

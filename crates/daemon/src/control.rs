@@ -1,5 +1,6 @@
-//! The control socket answers `pghot status`, `explain` and `set`; the status socket, which others
-//! than root may read, only what changes nothing and tells no page frame and no address.
+//! The control socket answers `pghot status`, `explain`, `set` and `reload`; the status socket,
+//! which others than root may read, only what changes nothing and tells no page frame and no
+//! address.
 //!
 //! A thread per connection and a bounded number of them, each with a deadline for its request: a
 //! slow or hostile client costs one thread for a while and never holds up a pass.
@@ -13,14 +14,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use pghot_sources::tunables;
-use tracing::warn;
+use pghot_events::event;
 
 use crate::config::Options;
 use crate::protocol::{Request, Response, read_request, to_line};
+use crate::reload::reload;
 use crate::shared::Shared;
 use crate::socket::{Socket, SocketError, group_id};
-use crate::{compose, explain};
+use crate::{compose, explain, owners};
 
 /// Connections served at the same time.
 const CONNECTIONS_MAX: usize = 16;
@@ -83,7 +84,7 @@ impl Control {
         // the accept() that the thread sleeps in return an error.
         unsafe { libc::shutdown(listener, libc::SHUT_RDWR) };
         if self.thread.join().is_err() {
-            warn!("the control thread had panicked");
+            event!(client_refused, "the control thread had panicked");
         }
     }
 }
@@ -106,7 +107,7 @@ fn accept_all(listener: &UnixListener, audience: Audience, shared: &Arc<Shared>)
             Err(_) if shared.stop.is_requested() => return,
             Err(error) => {
                 // Out of descriptors, most likely: let some connections end.
-                warn!("cannot accept a connection: {error}");
+                event!(client_refused, "cannot accept a connection: {error}");
                 shared.stop.sleep(Duration::from_secs(1));
                 continue;
             }
@@ -123,7 +124,7 @@ fn accept_all(listener: &UnixListener, audience: Audience, shared: &Arc<Shared>)
             drop(served);
         };
         if let Err(error) = thread::Builder::new().name("client".into()).spawn(serve) {
-            warn!("cannot serve a connection: {error}");
+            event!(client_refused, "cannot serve a connection: {error}");
         }
     }
 }
@@ -184,20 +185,17 @@ fn serve(mut stream: &UnixStream, audience: Audience, shared: &Shared) -> io::Re
 fn answer(request: Request, shared: &Shared) -> Response {
     match request {
         Request::Status => Response::Status(Box::new(compose::status(shared))),
+        Request::Owners { by } => Response::Owners(Box::new(owners::report(shared, by))),
         Request::Explain { pid, address } => match explain::page(shared, pid, address) {
             Ok(explanation) => Response::Explanation(Box::new(explanation)),
             Err(error) => Response::Error(error.to_string()),
         },
         Request::ExplainLast { count } => Response::Decisions(explain::last(shared, count)),
         Request::Set { name, value } => match shared.set(&name, &value) {
-            Err(sentence) => Response::Error(sentence),
-            Ok(()) => {
-                let settings = shared.settings();
-                let shown = tunables::find(&name).map(|tunable| settings.show(tunable));
-                let value = shown.unwrap_or(value);
-                Response::Done { name, value }
-            }
+            Ok(value) => Response::Done { name, value },
+            Err(sentence) => Response::Invalid(sentence),
         },
+        Request::Reload => Response::Reloaded(Box::new(reload(shared))),
     }
 }
 
@@ -205,7 +203,7 @@ fn answer(request: Request, shared: &Shared) -> Response {
 /// know, and without addresses, which tell where a process has its secrets.
 fn answer_reader(request: Request, shared: &Shared) -> Response {
     match request {
-        Request::Status => answer(request, shared),
+        Request::Status | Request::Owners { .. } => answer(request, shared),
         Request::ExplainLast { count } => {
             let mut decisions = explain::last(shared, count);
             for decision in &mut decisions {
@@ -213,7 +211,7 @@ fn answer_reader(request: Request, shared: &Shared) -> Response {
             }
             Response::Decisions(decisions)
         }
-        Request::Explain { .. } | Request::Set { .. } => Response::Error(
+        Request::Explain { .. } | Request::Set { .. } | Request::Reload => Response::Error(
             "this socket tells the status and the newest decisions only: ask on the control \
              socket, as root"
                 .to_owned(),
@@ -265,7 +263,7 @@ mod tests {
         let done = ask(&path, &set("0x64")).unwrap();
         assert!(matches!(done, Response::Done { value, .. } if value == "100"));
         let refused = ask(&path, &set("1")).unwrap();
-        assert!(matches!(refused, Response::Error(why) if why.contains("50 to 1000 ms")));
+        assert!(matches!(refused, Response::Invalid(why) if why.contains("50 to 1000 ms")));
         let nobody = Request::Explain {
             pid: 4_000_000,
             address: 0,
@@ -304,6 +302,7 @@ mod tests {
         let (name, value) = ("freq_threshold".to_owned(), "1".to_owned());
         for refused in [
             Request::Set { name, value },
+            Request::Reload,
             Request::Explain { pid, address },
         ] {
             let answer = ask(&path, &refused).unwrap();

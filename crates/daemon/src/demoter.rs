@@ -23,6 +23,9 @@ pub fn run(shared: &Shared, cpus: u64, machine: &mut dyn Reclaim) {
         let demand = demand(&shared.migrators, faults);
         let rest_ms = demoter.pass(&demand, &settings, machine);
         state.makes_room.store(demoter.is_able(), Ordering::Relaxed);
+        for (cgroup, pages) in demoter.demoted() {
+            shared.owners.note_demoted(cgroup, *pages, machine.now_ms());
+        }
         let quick_fault = demoter.report().quick_fault(&settings);
         let now_ms = machine.now_ms();
         let promoted = demand.outcomes.promoted;

@@ -8,12 +8,13 @@ use pghot_linux::probe::{Finding, Level, features};
 use pghot_linux::rights;
 use pghot_linux::topology::Topology;
 use pghot_sources::{Availability, Descriptor, SOURCES};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::compose::kernel_release;
 
 /// Everything that doctor found.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Diagnosis {
     /// `uname -r`.
     pub kernel: String,
@@ -30,7 +31,7 @@ pub struct Diagnosis {
 }
 
 /// One node.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct NodeReport {
     /// The node.
     pub nid: u32,
@@ -45,7 +46,7 @@ pub struct NodeReport {
 }
 
 /// One finding.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Check {
     /// Its stable name.
     pub id: String,
@@ -58,7 +59,7 @@ pub struct Check {
 }
 
 /// A [`Level`], as it is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Grade {
     /// As it should be.

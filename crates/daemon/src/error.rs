@@ -16,14 +16,23 @@ use crate::socket::SocketError;
 pub enum RunError {
     /// Nothing to promote from.
     #[error(
-        "this machine has no lower memory tier, so there is nothing to promote: if its memory \
-         comes online later, add --wait-for-lower-tier; in the sources, `make demo` shows \
-         promotion in an emulated machine"
+        "this machine has no lower memory tier, so there is nothing to promote: a lower tier is \
+         memory on a node of its own that the kernel knows to be slower, such as CXL or persistent \
+         memory; if it comes online later, add --wait-for-lower-tier; `pghot doctor` shows the \
+         nodes and their tiers"
     )]
     NoLowerTier,
-    /// The kernel or the user's rights lack something.
+    /// The kernel lacks something.
     #[error("pghot cannot run here: {meaning}; {advice}")]
     Unfit {
+        /// What is missing.
+        meaning: String,
+        /// How to get it.
+        advice: &'static str,
+    },
+    /// The user's rights do not suffice.
+    #[error("pghot cannot run here: {meaning}; {advice}")]
+    Rights {
         /// What is missing.
         meaning: String,
         /// How to get it.

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use hdrhistogram::Histogram;
 use pghot_hotness::Pfn;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Samples that may wait for their move. Sources sample one page in 64, so this covers 16 GiB of
@@ -19,7 +20,7 @@ pub const BOUNDS_MS: [u64; 12] = [
 ];
 
 /// Waits of sampled pages, in ms.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LatencyReport {
     /// Pages measured.
     pub samples: u64,

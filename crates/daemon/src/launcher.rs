@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use pghot_events::event;
 use pghot_hotness::Table;
 use pghot_linux::SysRoot;
 use pghot_linux::keeper::Keeper;
 use pghot_linux::knobs::{Foreign, log};
 use pghot_linux::topology::Topology;
 use pghot_sources::{Availability, Config, Descriptor, Error, Kind, RecordMaps, Source, Start};
-use tracing::warn;
 
 use crate::config::Options;
 use crate::sources::Launcher;
@@ -84,7 +84,7 @@ impl Launcher for KernelLauncher {
         }
         match self.keeper.put_back() {
             Ok(report) => log(&report),
-            Err(error) => warn!("{error}"),
+            Err(error) => event!(setting_not_restored, "{error}"),
         }
     }
 

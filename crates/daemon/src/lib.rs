@@ -10,21 +10,30 @@ pub mod control;
 pub mod doctor;
 pub mod error;
 pub mod explain;
+pub mod log;
 pub mod metrics;
+pub mod owners;
 pub mod protocol;
 pub mod run;
 pub mod status;
 
 mod compose;
+mod config_file;
 mod demoter;
+mod durations;
 mod free_space;
 mod heap;
 mod latency;
 mod launcher;
 mod listeners;
 mod migrator;
+mod outbox;
 mod page;
+mod policy;
 mod pulse;
+#[cfg(test)]
+mod python_tests;
+mod reload;
 mod restorer;
 mod sentences;
 mod service;
@@ -37,6 +46,8 @@ mod stop;
 mod testing;
 mod tier_watch;
 mod tiers;
+mod timed;
+mod traces;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -5,10 +5,12 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::config::Options;
-use crate::status::Status;
+use crate::owners::{By, OwnersReport};
+use crate::status::{ReloadReport, Status};
 
 /// A longer request is refused. The longest legal one has about 100 bytes.
 pub const REQUEST_BYTES_MAX: usize = 4096;
@@ -26,6 +28,11 @@ const CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
 pub enum Request {
     /// What the daemon does.
     Status,
+    /// Whose memory is where, and whose pages moved.
+    Owners {
+        /// What is counted apart.
+        by: By,
+    },
     /// Why a page is where it is.
     Explain {
         /// The process.
@@ -45,6 +52,8 @@ pub enum Request {
         /// The value as text.
         value: String,
     },
+    /// Read the config file again.
+    Reload,
 }
 
 /// What is answered.
@@ -53,6 +62,8 @@ pub enum Request {
 pub enum Response {
     /// To [`Request::Status`].
     Status(Box<Status>),
+    /// To [`Request::Owners`].
+    Owners(Box<OwnersReport>),
     /// To [`Request::Explain`].
     Explanation(Box<Explanation>),
     /// To [`Request::ExplainLast`], the newest first.
@@ -64,12 +75,16 @@ pub enum Response {
         /// Its value now.
         value: String,
     },
+    /// To [`Request::Reload`].
+    Reloaded(Box<ReloadReport>),
     /// To anything: one sentence.
     Error(String),
+    /// To [`Request::Set`]: the name or the value is not possible, in one sentence.
+    Invalid(String),
 }
 
 /// Why a page is where it is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Explanation {
     /// The process asked for.
     pub pid: u32,
@@ -88,7 +103,7 @@ pub struct Explanation {
 }
 
 /// A hotness record, taken apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RecordReport {
     /// Accesses within the window; 0 if there were none.
     pub freq: u32,
@@ -99,7 +114,7 @@ pub struct RecordReport {
 }
 
 /// The engine's decision, with its sentence.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DecisionReport {
     /// How long ago, in ms.
     pub ago_ms: u64,
@@ -261,12 +276,14 @@ mod tests {
         let value = "3\n\"".to_owned();
         let requests = [
             Request::Status,
+            Request::Owners { by: By::Cgroup },
             Request::Explain {
                 pid: 1,
                 address: u64::MAX,
             },
             Request::ExplainLast { count: 7 },
             Request::Set { name, value },
+            Request::Reload,
         ];
         let lines: Vec<u8> = requests.iter().flat_map(to_line).collect();
         let mut stream = lines.as_slice();

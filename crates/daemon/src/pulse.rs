@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pghot_engine::demoter::{Lruvec, Reclaim, Unable};
-use pghot_engine::{Batch, Found, Machine, Outcome};
+use pghot_engine::{Batch, Found, Machine, Outcome, Pid, Program};
 use pghot_hotness::{Nid, Pfn};
 use pghot_linux::host::monotonic;
 
@@ -86,6 +86,10 @@ impl<T: Machine + ?Sized> Machine for Beating<Box<T>> {
 
     fn promote(&mut self, batch: &Batch, outcomes: &mut Vec<Outcome>) {
         self.asked().promote(batch, outcomes);
+    }
+
+    fn program(&mut self, pid: Pid) -> Option<Program> {
+        self.asked().program(pid)
     }
 
     fn stop_requested(&self) -> bool {

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use pghot_events::event;
 use pghot_linux::keeper::{Keeper, KeeperError};
 use pghot_linux::knobs::{RestoreOutcome, Restored, log};
-use tracing::error;
 
 /// Restores on [`Restorer::finish`], or else when dropped: on an error during the start, and when
 /// a panic unwinds. After a kill -9 the keeper does it unasked.
@@ -40,7 +40,10 @@ impl Drop for Restorer {
         if !self.done
             && let Err(error) = self.restore()
         {
-            error!("{error}; run `pghot restore` to try again");
+            event!(
+                setting_not_restored,
+                "{error}; run `pghot restore` to try again"
+            );
         }
     }
 }

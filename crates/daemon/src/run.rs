@@ -9,6 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use pghot_engine::{Gates, History, Machine, Migrator};
+use pghot_events::event;
 use pghot_hotness::Nid;
 use pghot_linux::claim::Claim;
 use pghot_linux::keeper::{Keeper, KeeperError};
@@ -16,9 +17,9 @@ use pghot_linux::knobs::{Knobs, log};
 use pghot_linux::topology::Topology;
 use pghot_linux::{Host, Reclaimer, SysRoot, bpf, own_memory};
 use pghot_sources::{RecordMaps, SOURCES, tunables};
-use tracing::{info, warn};
 
 use crate::config::{Options, mode_name};
+use crate::config_file::ConfigFile;
 use crate::demoter;
 use crate::error::RunError;
 use crate::heap;
@@ -27,6 +28,7 @@ use crate::listeners::{Listeners, Serving};
 use crate::lock;
 use crate::migrator;
 use crate::pulse::{Beating, Pulses};
+use crate::reload::start_reloader;
 use crate::restorer::{self, Restorer};
 use crate::service;
 use crate::shared::{MigratorState, Shared};
@@ -35,6 +37,7 @@ use crate::sources::Sources;
 use crate::stop::{Ending, Stop, joined_by};
 use crate::tier_watch::TierWatch;
 use crate::tiers::{check_target, lower_tier_nids, span_of};
+use crate::traces::Spans;
 
 /// Between two looks at what the daemon depends on: settings that others change, threads of
 /// sources, and the machine's memory. Ageing keeps up with it: the least that times in records are
@@ -47,20 +50,29 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// When the lower tier changes, the session ends like any other and the next one begins: what is
 /// lost are the accesses of the last seconds.
 pub fn run(mut options: Options, root: &SysRoot, keeper: Keeper) -> Result<(), RunError> {
-    let keeper = Arc::new(keeper);
     heap::give_back();
     bpf::log_messages();
     // First, so that from here on a signal ends the daemon in good order.
     let ending = Arc::new(Ending::default());
     let _signals = SignalWatch::start(&ending)?;
+    let (spans, _sending) = Spans::start(options.otlp_endpoint).map_err(RunError::Thread)?;
+    let lasting = Lasting {
+        root,
+        keeper: Arc::new(keeper),
+        config_file: Arc::new(ConfigFile::new(&options)),
+        spans,
+    };
     let mut waits = options.wait_for_lower_tier;
     loop {
         let stop = ending.new_session();
         let Some((topology, nids)) = lower_tier(root, waits, &stop)? else {
             break;
         };
-        let has_changed = session(&mut options, root, &keeper, &topology, &nids, stop)?;
-        info!("stopped, and the kernel settings are as they were");
+        let has_changed = session(&mut options, &lasting, &topology, &nids, stop)?;
+        event!(
+            daemon_stopped,
+            "stopped, and the kernel settings are as they were"
+        );
         if !has_changed {
             break;
         }
@@ -83,7 +95,10 @@ fn lower_tier(
         match lower_tier_nids(&topology, root) {
             Err(RunError::NoLowerTier) if waits => {
                 if !is_said {
-                    info!("this machine has no lower memory tier: waiting for one");
+                    event!(
+                        lower_tier_awaited,
+                        "this machine has no lower memory tier: waiting for one"
+                    );
                     is_said = true;
                 }
                 service::waiting();
@@ -95,21 +110,32 @@ fn lower_tier(
     Ok(None)
 }
 
+/// What outlives a session.
+struct Lasting<'a> {
+    root: &'a SysRoot,
+    keeper: Arc<Keeper>,
+    config_file: Arc<ConfigFile>,
+    spans: Spans,
+}
+
 /// Promotes until a stop is requested. Returns whether that was because the lower tier has changed.
 fn session(
     options: &mut Options,
-    root: &SysRoot,
-    keeper: &Arc<Keeper>,
+    lasting: &Lasting<'_>,
     topology: &Topology,
     nids: &[Nid],
     stop: Arc<Stop>,
 ) -> Result<bool, RunError> {
+    let Lasting { root, keeper, .. } = lasting;
     check_target(topology, &options.settings)?;
     let span = span_of(topology)?;
     let mut tier = TierWatch::new(root, topology);
     // For the records, and for each thread that is started from here on.
     if let Err(error) = own_memory::prefer_top_tier(topology) {
-        warn!("pghot's own memory may lie in the lower tier: {error}");
+        event!(
+            own_memory_anywhere,
+            "pghot's own memory may lie in the lower tier: {error}"
+        );
     }
     log(&keeper.begin()?);
     let restorer = Restorer::new(keeper);
@@ -121,7 +147,17 @@ fn session(
     let launcher = KernelLauncher::new(root, topology, options, maps, &table, keeper);
     let config = tunables::config(&settings, settings.rule()?);
     let sources = Sources::new(SOURCES, Box::new(launcher), &config);
-    let shared = Shared::new(root.clone(), table, settings, nids, sources, dry_run, stop)?;
+    let mut shared = Shared::new(
+        (*root).clone(),
+        table,
+        settings,
+        nids,
+        sources,
+        dry_run,
+        stop,
+    )?;
+    shared.spans = lasting.spans.clone();
+    shared.config_file = Arc::clone(&lasting.config_file);
     let shared = Arc::new(shared);
     let mut threads = Threads::default();
     let started = start(options, topology, listeners, &shared, &mut threads);
@@ -130,7 +166,7 @@ fn session(
         service::stopping();
     }
     let ended = end(&shared, threads, restorer);
-    // What `pghot set` changed goes on.
+    // What `pghot set` and reloads changed goes on.
     options.settings = shared.settings();
     let has_changed = watched?;
     ended?;
@@ -160,7 +196,10 @@ fn watch(shared: &Shared, tier: &mut TierWatch, keeper: &Keeper) -> Result<bool,
         shared.note_free_space(now);
         shared.check_sources(now);
         if tier.has_changed(&shared.root, now) {
-            info!("the memory of this machine has changed: pghot begins anew");
+            event!(
+                memory_changed,
+                "the memory of this machine has changed: pghot begins anew"
+            );
             return Ok(true);
         }
         if !keeper.lives() {
@@ -193,16 +232,21 @@ fn start(
     threads.start_demoter(shared, topology)?;
     threads.start_migrators(shared, hosts)?;
     if let Err(error) = own_memory::lock() {
-        warn!("pghot's own memory may be swapped out or demoted: {error}; raise LimitMEMLOCK");
+        event!(
+            own_memory_not_locked,
+            "pghot's own memory may be swapped out or demoted: {error}; raise LimitMEMLOCK"
+        );
     }
     service::ready(shared);
+    start_reloader(shared)?;
     threads.watchdog = service::start_watchdog(shared, threads.pulses.clone())?;
     Ok(())
 }
 
 fn announce(options: &Options, shared: &Shared) {
     let nids = shared.migrators.iter().map(|it| it.nid.to_string());
-    info!(
+    event!(
+        daemon_started,
         "promoting from node {} in {} mode{}; control socket {}",
         nids.collect::<Vec<_>>().join(", "),
         mode_name(options.settings.mode),
@@ -222,7 +266,10 @@ fn start_sources(shared: &Shared) -> Result<(), RunError> {
     let mut sources = lock(&shared.sources);
     sources.enable(enabled);
     if enabled == 0 {
-        warn!("enabled_sources is 0: no access is seen until `pghot set enabled_sources`");
+        event!(
+            no_source_enabled,
+            "enabled_sources is none: no access is seen until `pghot set enabled_sources`"
+        );
     } else if !sources.is_any_running() {
         return Err(RunError::NoSource(sources.why_none()));
     }
@@ -267,7 +314,8 @@ impl Threads {
         for (index, host) in hosts.into_iter().enumerate() {
             let MigratorState { nid, journal, .. } = &shared.migrators[index];
             let (nid, journal) = (*nid, journal.clone());
-            let migrator = Migrator::new(nid, history.clone(), gates.clone(), journal);
+            let mut migrator = Migrator::new(nid, history.clone(), gates.clone(), journal);
+            migrator.count_owners(shared.owners.clone());
             let pulse = self.pulses.add(&format!("the migrator of node {nid}"));
             let mut host = Beating::new(host, pulse);
             let passes = move |shared: &Shared| {

@@ -6,8 +6,9 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use pghot_engine::Outcome;
+use pghot_events::event;
 use sd_notify::NotifyState;
-use tracing::{debug, error};
+use tracing::debug;
 
 use crate::error::RunError;
 use crate::lock;
@@ -20,6 +21,15 @@ const PINGS: u32 = 3;
 /// Sources run and pages are looked for.
 pub fn ready(shared: &Shared) {
     tell(&[NotifyState::Ready, NotifyState::Status(&status(shared))]);
+}
+
+/// The config file is being read again; [`ready`] ends that.
+pub fn reloading(shared: &Shared) {
+    let line = status(shared);
+    let mut states = vec![NotifyState::Reloading, NotifyState::Status(&line)];
+    // Without it systemd takes the reload for one of the older kind.
+    states.extend(NotifyState::monotonic_usec_now());
+    tell(&states);
 }
 
 /// There is no lower tier yet. That is no failure, so the start is over; called once a second.
@@ -61,7 +71,7 @@ fn watch(
     while !shared.stop.is_requested() {
         if let Some(thread) = pulses.stuck_for(limit) {
             let hung = RunError::Hung { thread, limit };
-            error!("{hung}");
+            event!(thread_hung, "{hung}");
             shared.stop.request();
             return Err(hung);
         }
@@ -79,7 +89,12 @@ fn status(shared: &Shared) -> String {
         format!("{moved} pages promoted from node {}", migrator.nid)
     });
     let dry_run = if shared.dry_run { "dry run; " } else { "" };
-    format!("{dry_run}{}", promoted.collect::<Vec<_>>().join(", "))
+    let reload = shared.config_file.last().and_then(|reload| reload.error);
+    let refused = reload.map_or("", |_| "the config file was not taken over; ");
+    format!(
+        "{dry_run}{refused}{}",
+        promoted.collect::<Vec<_>>().join(", ")
+    )
 }
 
 /// A service manager that does not listen loses a line; the daemon's work goes on.

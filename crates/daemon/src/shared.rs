@@ -7,7 +7,9 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 use pghot_engine::demoter::DemoterReport;
 use pghot_engine::exchange::FaultTimes;
 use pghot_engine::marking::MarkingReport;
-use pghot_engine::{Journal, Moved, PassReport, QuickFault, Settings, Totals};
+use pghot_engine::owners::Owners;
+use pghot_engine::{Journal, Moved, PassReport, QuickFault, Settings, Totals, TunableError};
+use pghot_events::event;
 use pghot_hotness::{Nid, Rule, Swept, Table};
 use pghot_linux::SysRoot;
 use pghot_linux::host::monotonic;
@@ -16,13 +18,17 @@ use pghot_linux::topology::Topology;
 use pghot_linux::vmstat::Vmstat;
 use pghot_sources::tunables;
 
+use crate::config_file::ConfigFile;
+use crate::durations::Durations;
 use crate::error::RunError;
 use crate::free_space::FreeSpace;
 use crate::latency::Latency;
 use crate::lock;
+use crate::owners::Walked;
 use crate::sources::Sources;
 use crate::stop::Stop;
 use crate::tiers::check_target;
+use crate::traces::Spans;
 
 /// Moved pages that may wait until their waits are measured: what one pass moves at most.
 const MOVED_MAX: usize = 1 << 18;
@@ -47,6 +53,10 @@ pub struct Published {
     pub totals: Totals,
     /// The newest pass.
     pub last_pass: PassReport,
+    /// How long passes took.
+    pub passes: Durations,
+    /// How long batches took.
+    pub batches: Durations,
 }
 
 /// What is known of the demoter.
@@ -82,6 +92,8 @@ pub struct Shared {
     pub config_generation: AtomicU64,
     /// The kernel's counters at that moment; `None` if they could not be read.
     pub vmstat_at_start: Option<Vmstat>,
+    /// What the config file says.
+    pub config_file: Arc<ConfigFile>,
     /// The sources.
     pub sources: Mutex<Sources>,
     /// How long pages waited.
@@ -92,8 +104,14 @@ pub struct Shared {
     pub are_samples_due: AtomicBool,
     /// Who makes room in the top tier.
     pub demoter: DemoterState,
+    /// What became of whose pages.
+    pub owners: Owners,
+    /// The memory of the largest processes.
+    pub walked: Mutex<Walked>,
     /// What moving pages costs.
     pub moving: MovingTime,
+    /// Where spans of passes go.
+    pub spans: Spans,
     /// The free memory of the top tier.
     free_space: Mutex<FreeSpace>,
     /// The settings in force, with the rule made from them.
@@ -119,7 +137,10 @@ impl Shared {
         Ok(Shared {
             vmstat_at_start: Vmstat::read(&root).ok(),
             demoter: DemoterState::default(),
+            owners: Owners::default(),
+            walked: Mutex::default(),
             moving: MovingTime::default(),
+            spans: Spans::default(),
             free_space: Mutex::new(FreeSpace::open(&root)),
             root,
             table,
@@ -130,6 +151,7 @@ impl Shared {
             // A clock before 1970 is as good as none.
             started_unix: UNIX_EPOCH.elapsed().unwrap_or_default(),
             config_generation: AtomicU64::new(0),
+            config_file: Arc::default(),
             sources: Mutex::new(sources),
             latency: Mutex::new(Latency::new()),
             moved: Mutex::default(),
@@ -223,14 +245,35 @@ impl Shared {
         }
     }
 
-    /// Changes one tunable. It is in force when this returns: for reports at once, for promotion
-    /// from the next pass on. On an error nothing has changed.
-    pub fn set(&self, name: &str, text: &str) -> Result<(), String> {
+    /// Changes one tunable, as [`Shared::change`] does. Returns its value.
+    pub fn set(&self, name: &str, text: &str) -> Result<String, String> {
+        let sentence = |error: TunableError| error.to_string();
+        let tunable = tunables::find(name).map_err(sentence)?;
+        let settings = self.change(|it| it.set(tunable, text).map_err(sentence))?;
+        let value = settings.show(tunable);
+        event!(
+            tunable_changed,
+            tunable = name,
+            value,
+            "{name} is {value} now"
+        );
+        Ok(value)
+    }
+
+    /// Changes tunables, all or none. They are in force when this returns: for reports at once, for
+    /// promotion from the next pass on. On an error nothing has changed.
+    pub fn change(
+        &self,
+        change: impl FnOnce(&mut Settings) -> Result<(), String>,
+    ) -> Result<Settings, String> {
         // Held throughout, so that two clients cannot mix their changes.
         let mut sources = lock(&self.sources);
         let before = self.settings();
         let mut settings = before.clone();
-        tunables::set(&mut settings, name, text).map_err(|error| error.to_string())?;
+        change(&mut settings)?;
+        if settings == before {
+            return Ok(settings);
+        }
         if settings.target_nid != before.target_nid {
             let topology = Topology::read(&self.root).map_err(|error| error.to_string())?;
             check_target(&topology, &settings).map_err(|error| error.to_string())?;
@@ -241,223 +284,12 @@ impl Shared {
         if enabled != tunables::enabled_sources(&before) {
             sources.enable(enabled);
         }
-        let shown = tunables::find(name).map(|tunable| settings.show(tunable));
-        tracing::info!("{name} is {} now", shown.unwrap_or_default());
-        *self.active.write().unwrap_or_else(PoisonError::into_inner) = (settings, rule);
+        let active = (settings.clone(), rule);
+        *self.active.write().unwrap_or_else(PoisonError::into_inner) = active;
         self.config_generation.fetch_add(1, Ordering::Relaxed);
-        Ok(())
+        Ok(settings)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::atomic::Ordering::Relaxed;
-
-    use pghot_linux::knobs::Foreign;
-
-    use super::*;
-    use crate::status::SourceState;
-    use crate::testing::{LOWER_PFN, REFUSAL, daemon};
-
-    #[test]
-    fn a_good_value_is_in_force_at_once() {
-        let dir = tempfile::tempdir().unwrap();
-        let (shared, _) = daemon(dir.path());
-        shared.set("freq_threshold", "3").unwrap();
-        shared.set("target_nid", "1").unwrap();
-        let (settings, rule) = shared.settings_and_rule();
-        assert_eq!((settings.freq_threshold, settings.target_nid), (3, Some(1)));
-        assert_eq!(rule, settings.rule().unwrap());
-        assert_eq!(shared.config_generation.load(Relaxed), 2);
-    }
-
-    #[test]
-    fn a_page_that_becomes_ready_and_moves_at_once_is_measured() {
-        let dir = tempfile::tempdir().unwrap();
-        let (shared, _) = daemon(dir.path());
-        let samples = || lock(&shared.latency).report().samples;
-        shared.note_moved(&[Moved {
-            pfn: LOWER_PFN,
-            when_ns: 5_000_000,
-        }]);
-        {
-            let _starting = lock(&shared.sources);
-            shared.measure_waits();
-            assert_eq!(samples(), 0);
-        }
-        shared.measure_waits();
-        assert_eq!(samples(), 1);
-        let more = vec![Moved { pfn: 1, when_ns: 1 }; MOVED_MAX + 1];
-        shared.note_moved(&more);
-        assert_eq!(lock(&shared.moved).len(), MOVED_MAX);
-    }
-
-    #[test]
-    fn a_bad_value_changes_nothing_and_says_why() {
-        let dir = tempfile::tempdir().unwrap();
-        let (shared, watched) = daemon(dir.path());
-        let before = shared.settings();
-        for (name, value, sentence) in [
-            ("freq", "1", "there is no tunable `freq`"),
-            ("mode", "precision", "there is no tunable `mode`"),
-            ("freq_threshold", "4", "freq_threshold is 1 to 3"),
-            ("freq_threshold", "two", "takes a whole number"),
-            (
-                "target_nid",
-                "2",
-                "target_nid 2 is not in the top tier: choose a top-tier node (0, 1)",
-            ),
-            ("target_nid", "9", "target_nid 9 is offline"),
-        ] {
-            let error = shared.set(name, value).unwrap_err();
-            assert!(error.contains(sentence), "{error}");
-        }
-        watched.refuses_rule.store(true, Relaxed);
-        assert!(shared.set("freq_threshold", "3").is_err());
-        assert_eq!(shared.settings(), before);
-        assert_eq!(shared.config_generation.load(Relaxed), 0);
-    }
-
-    #[test]
-    fn sources_are_started_and_stopped() {
-        let dir = tempfile::tempdir().unwrap();
-        let (shared, watched) = daemon(dir.path());
-        assert_eq!(watched.running.load(Relaxed), 1);
-        shared.set("enabled_sources", "0").unwrap();
-        assert_eq!(watched.running.load(Relaxed), 0);
-        assert_eq!(
-            watched.cleared.load(Relaxed),
-            1,
-            "the kernel settings went back"
-        );
-        watched.refuses_start.store(true, Relaxed);
-        shared.set("enabled_sources", "0x1").unwrap();
-        let report = lock(&shared.sources).report();
-        assert_eq!(report[0].state, SourceState::Unavailable);
-        assert_eq!(report[0].why.as_deref(), Some(REFUSAL));
-        assert_eq!(watched.cleared.load(Relaxed), 2, "nothing is left behind");
-        lock(&shared.sources).close();
-        watched.refuses_start.store(false, Relaxed);
-        shared.set("enabled_sources", "0").unwrap();
-        shared.set("enabled_sources", "1").unwrap();
-        assert_eq!(
-            watched.running.load(Relaxed),
-            0,
-            "nothing starts once the daemon ends"
-        );
-    }
-
-    #[test]
-    fn faults_that_cannot_stand_by_are_taken_away() {
-        let dir = tempfile::tempdir().unwrap();
-        let (shared, watched) = daemon(dir.path());
-        shared.set("enabled_sources", "0x5").unwrap();
-        watched.refuses_stand_by.store(true, Relaxed);
-        lock(&shared.sources).note_free_space(Instant::now(), [true]);
-        let report = lock(&shared.sources).report();
-        assert_eq!(report[0].state, SourceState::Unavailable);
-        assert_eq!(report[0].why.as_deref(), Some(REFUSAL));
-        assert_eq!(watched.cleared.load(Relaxed), 1);
-        assert_eq!(watched.running.load(Relaxed), 1);
-    }
-
-    /// A start and a return write the size that they begin with.
-    #[test]
-    fn the_scanner_is_told_again_once_it_may_have_been_told_otherwise() {
-        let dir = tempfile::tempdir().unwrap();
-        let (shared, watched) = daemon(dir.path());
-        let told = |size_mb| {
-            lock(&shared.sources).mark(size_mb);
-            std::mem::take(&mut *lock(&watched.marked_mb))
-        };
-        assert_eq!(told(64), [64]);
-        assert!(told(64).is_empty(), "it knows");
-        assert_eq!(told(128), [128]);
-        let has_plenty = |now, plenty| lock(&shared.sources).note_free_space(now, [plenty]);
-        let now = Instant::now();
-        shared.set("enabled_sources", "0x5").unwrap();
-        has_plenty(now, true);
-        has_plenty(now + Duration::from_secs(60), false);
-        assert_eq!(watched.standing_by.load(Relaxed), 0);
-        assert_eq!(told(128), [128], "it was standing by");
-        shared.set("enabled_sources", "0").unwrap();
-        assert!(told(128).is_empty(), "nobody is there");
-        shared.set("enabled_sources", "1").unwrap();
-        assert_eq!(told(128), [128], "it was started again");
-    }
-
-    #[test]
-    fn a_setting_that_others_change_is_taken_back_once() {
-        let dir = tempfile::tempdir().unwrap();
-        let (shared, watched) = daemon(dir.path());
-        shared.set("enabled_sources", "0x5").unwrap();
-        watched.standing_by.store(1, Relaxed);
-        let changed = || Foreign {
-            path: "/proc/sys/kernel/numa_balancing".into(),
-            ours: "2".into(),
-            present: "0".into(),
-        };
-        let now = Instant::now();
-        shared.check_sources(now);
-        assert_eq!(watched.standing_by.load(Relaxed), 1, "nothing was changed");
-        lock(&watched.foreign).push(changed());
-        shared.check_sources(now);
-        assert_eq!(watched.standing_by.load(Relaxed), 0, "it is set again");
-        let state = |source: usize| lock(&shared.sources).report()[source].clone();
-        assert_eq!(state(0).state, SourceState::Running);
-
-        lock(&watched.foreign).push(changed());
-        shared.check_sources(now + Duration::from_secs(60));
-        assert_eq!(state(0).state, SourceState::Unavailable);
-        let why = state(0).why.unwrap_or_default();
-        assert!(
-            why.contains("set /proc/sys/kernel/numa_balancing to 0"),
-            "{why}"
-        );
-        assert_eq!(watched.cleared.load(Relaxed), 1, "the others are put back");
-        assert_eq!(state(1).state, SourceState::Running);
-        shared.set("enabled_sources", "0x4").unwrap();
-        shared.set("enabled_sources", "0x5").unwrap();
-        assert_eq!(state(0).state, SourceState::Running, "it was asked for");
-    }
-
-    #[test]
-    fn a_source_without_its_thread_is_unavailable() {
-        let dir = tempfile::tempdir().unwrap();
-        let (shared, watched) = daemon(dir.path());
-        watched.are_dead.store(true, Relaxed);
-        shared.check_sources(Instant::now());
-        let report = lock(&shared.sources).report();
-        assert_eq!(report[0].state, SourceState::Unavailable);
-        assert!(
-            report[0]
-                .why
-                .clone()
-                .unwrap_or_default()
-                .contains("thread failed")
-        );
-        assert_eq!(watched.running.load(Relaxed), 0);
-    }
-
-    #[test]
-    fn who_stands_by_says_why() {
-        let dir = tempfile::tempdir().unwrap();
-        let (shared, watched) = daemon(dir.path());
-        shared.set("enabled_sources", "0x15").unwrap();
-        lock(&shared.sources).note_free_space(Instant::now(), [false, true]);
-        let report = lock(&shared.sources).report();
-        let states: Vec<_> = report.iter().map(|source| source.state).collect();
-        let expected = [
-            SourceState::StandingBy,
-            SourceState::Running,
-            SourceState::StandingBy,
-        ];
-        assert_eq!(states, expected);
-        let why = |source: usize| report[source].why.clone().unwrap_or_default();
-        assert!(why(0).contains("so much free memory"));
-        assert_eq!(why(2), "tables reads the same accessed bits");
-        assert_eq!(watched.standing_by.load(Relaxed), 1);
-        assert!(!watched.told_of_faults.load(Relaxed), "tables report all");
-        assert_eq!(watched.running.load(Relaxed), 2);
-    }
-}
+mod tests;

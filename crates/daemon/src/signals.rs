@@ -1,11 +1,12 @@
-//! Turns signals into an orderly stop.
+//! Turns signals into an orderly stop, and SIGHUP into a look at the config file.
 
+use std::fs::File;
 use std::sync::Arc;
 use std::thread;
 
+use pghot_events::event;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
-use tracing::info;
 
 use crate::error::RunError;
 use crate::stop::Ending;
@@ -14,8 +15,9 @@ use crate::stop::Ending;
 pub struct SignalWatch(Handle);
 
 impl SignalWatch {
-    /// SIGINT, SIGTERM and SIGHUP (a terminal that goes away) end the daemon in good order, but
-    /// under nohup(1) SIGHUP stays ignored.
+    /// SIGINT and SIGTERM end the daemon in good order. SIGHUP has the config file read again; if
+    /// it comes because the terminal of the daemon is gone, it ends the daemon too. Under nohup(1)
+    /// it stays ignored.
     pub fn start(ending: &Arc<Ending>) -> Result<SignalWatch, RunError> {
         let mut wanted = vec![SIGINT, SIGTERM];
         if !is_ignored(SIGHUP) {
@@ -24,9 +26,14 @@ impl SignalWatch {
         let mut signals = Signals::new(wanted).map_err(RunError::Signals)?;
         let watch = SignalWatch(signals.handle());
         let ending = Arc::clone(ending);
+        let had_terminal = has_terminal();
         let wait = move || {
             for signal in signals.forever() {
-                info!("stopping on signal {signal}");
+                if signal == SIGHUP && (!had_terminal || has_terminal()) {
+                    ending.request_reload();
+                    continue;
+                }
+                event!(daemon_stopping, signal, "stopping on signal {signal}");
                 ending.request();
             }
         };
@@ -40,6 +47,11 @@ impl Drop for SignalWatch {
     fn drop(&mut self) {
         self.0.close();
     }
+}
+
+/// Whether this process has a terminal; of one that hung up it is none any more.
+fn has_terminal() -> bool {
+    File::open("/dev/tty").is_ok()
 }
 
 fn is_ignored(signal: libc::c_int) -> bool {

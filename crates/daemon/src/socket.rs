@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-use tracing::warn;
+use pghot_events::event;
 
 /// A socket cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -93,7 +93,8 @@ impl Socket {
             fs::set_permissions(path, fs::Permissions::from_mode(0o660))
         };
         if let Some(Err(error)) = group.map(open) {
-            warn!(
+            event!(
+                group_not_admitted,
                 "cannot open {} to its group: {error}; give pghot CAP_CHOWN",
                 path.display()
             );

@@ -6,9 +6,10 @@ use std::time::Instant;
 use pghot_engine::QuickFault;
 use pghot_engine::arbiter::{self, Arbiter, State};
 use pghot_engine::exchange::FaultTimes;
+use pghot_events::event;
 use pghot_linux::knobs::Foreign;
 use pghot_sources::{Config, Descriptor, Error, Kind, Source};
-use tracing::{debug, info, warn};
+use tracing::debug;
 
 use crate::latency::Latency;
 use crate::status::{PastRuns, SourceReport, SourceState};
@@ -65,12 +66,16 @@ impl arbiter::Host for Running {
         match self.launcher.start(descriptor, config.clone(), standing_by) {
             Ok(started) => {
                 let how = if standing_by { ", standing by" } else { "" };
-                info!("source {name} started{how}");
+                event!(source_started, source = name, "source {name} started{how}");
                 self.sources[source] = Some(started);
                 Ok(())
             }
             Err(why) => {
-                warn!("source {name} cannot run: {why}");
+                event!(
+                    source_unavailable,
+                    source = name,
+                    "source {name} cannot run: {why}"
+                );
                 // It may have come as far as the kernel settings.
                 self.launcher.clear(descriptor);
                 Err(why)
@@ -85,15 +90,24 @@ impl arbiter::Host for Running {
             past.cost = past.cost.plus(ended.cost());
         }
         self.launcher.clear(&self.descriptors[source]);
-        info!("source {} stopped", self.descriptors[source].name);
+        let name = self.descriptors[source].name;
+        event!(source_stopped, source = name, "source {name} stopped");
     }
 
     fn stand_by(&mut self, source: usize, standing_by: bool) -> Result<(), String> {
         let name = self.descriptors[source].name;
         self.set_again(source, standing_by)?;
         match standing_by {
-            true => info!("source {name} stands by: the top tier has plenty of free memory"),
-            false => info!("source {name} is back: the top tier is short of free memory"),
+            true => event!(
+                source_standing_by,
+                source = name,
+                "source {name} stands by: the top tier has plenty of free memory"
+            ),
+            false => event!(
+                source_returned,
+                source = name,
+                "source {name} is back: the top tier is short of free memory"
+            ),
         }
         Ok(())
     }
@@ -106,7 +120,11 @@ impl arbiter::Host for Running {
         self.marked = None;
         let done = self.launcher.stand_by(running.as_mut(), standing_by);
         done.map_err(|error| {
-            warn!("source {name} cannot run: {error}");
+            event!(
+                source_unavailable,
+                source = name,
+                "source {name} cannot run: {error}"
+            );
             error.to_string()
         })
     }
@@ -198,11 +216,15 @@ impl Sources {
         let told = told.collect::<Vec<_>>().join("; ");
         let now_ms = self.ms(now);
         match self.arbiter.note_foreign(now_ms, &told, &mut self.host) {
-            true => warn!(
+            true => event!(
+                setting_contested,
                 "{told}: set again; at the end it becomes {}",
                 their(&foreign)
             ),
-            false => warn!("{told}, again: hint faults stop until they are enabled anew"),
+            false => event!(
+                setting_lost,
+                "{told}, again: hint faults stop until they are enabled anew"
+            ),
         }
         self.settle();
     }
@@ -214,7 +236,8 @@ impl Sources {
                 .is_some_and(|source| source.is_dead())
             {
                 let why = "its thread failed, please report the message in the log as a bug";
-                warn!("source {} stops: {why}", self.host.descriptors[place].name);
+                let name = self.host.descriptors[place].name;
+                event!(source_failed, source = name, "source {name} stops: {why}");
                 self.arbiter.fail(place, why.to_owned(), &mut self.host);
                 self.settle();
             }
@@ -239,7 +262,10 @@ impl Sources {
 
     fn settle(&mut self) {
         if let Err(error) = self.arbiter.settle(&mut self.host) {
-            warn!("a source goes on as it was told before: {error}");
+            event!(
+                source_not_changed,
+                "a source goes on as it was told before: {error}"
+            );
         }
     }
 

@@ -1,18 +1,28 @@
 //! What `pghot status` tells: the shape of its JSON.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use pghot_engine::demoter::DemoterReport;
 use pghot_engine::marking::MarkingReport;
 use pghot_engine::{PassReport, Totals};
 use pghot_sources::{SourceCost, SourceStats};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::durations::Durations;
 use crate::latency::LatencyReport;
+use crate::owners::OwnerMoves;
+
+/// Version of what `--json` prints, of all commands. It grows when a field goes, or means something
+/// else; new fields leave it.
+pub const SCHEMA: u32 = 1;
 
 /// What the daemon does.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
+    /// Version of the format.
+    pub schema: u32,
     /// Version of the daemon.
     pub version: String,
     /// `uname -r`.
@@ -37,6 +47,10 @@ pub struct Status {
     pub top_tier: Vec<TopNode>,
     /// How room is made in the top tier.
     pub demoter: DemoterReport,
+    /// What became of whose pages, by cgroup; the sums are those of the nodes.
+    pub cgroups: Vec<OwnerMoves>,
+    /// The same by process.
+    pub processes: Vec<OwnerMoves>,
     /// The hotness sources, running or not.
     pub sources: Vec<SourceReport>,
     /// How much the kernel's scanner marks for hint faults; `null` where that is not for pghot to
@@ -54,12 +68,91 @@ pub struct Status {
     pub section_marks_bytes: u64,
     /// Growth of the kernel's counters since the start; `null` for those that it lacks.
     pub vmstat_growth: BTreeMap<String, Option<u64>>,
+    /// The config file, whether it exists or not.
+    pub config_file: String,
+    /// What came of reading it again for the last time; `null` if it never was.
+    pub reload: Option<ReloadReport>,
+    /// What the daemon told and nobody took.
+    pub lost: Lost,
     /// What an operator should know, in sentences.
     pub warnings: Vec<String>,
 }
 
+/// What did not reach its reader, since the start: no reader is waited for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Lost {
+    /// Lines of the log.
+    pub log_lines: u64,
+    /// Spans of traces.
+    pub spans: u64,
+}
+
+impl Lost {
+    /// Warnings of what was lost.
+    pub fn sentences(&self) -> impl Iterator<Item = String> {
+        let lines = (
+            self.log_lines,
+            "lines of the log were lost: its reader is too slow",
+        );
+        let spans = (
+            self.spans,
+            "spans were lost: the collector of traces does not take them",
+        );
+        let lost = [lines, spans].into_iter().filter(|(count, _)| *count > 0);
+        lost.map(|(count, what)| format!("{count} {what}"))
+    }
+}
+
+/// What came of reading the config file again.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ReloadReport {
+    /// How often it was read again since the start, this time included.
+    pub count: u64,
+    /// When, `CLOCK_MONOTONIC` ms.
+    pub at_ms: u64,
+    /// Why nothing has changed, if the file cannot be used.
+    pub error: Option<String>,
+    /// The tunables that have another value now.
+    pub changed: Vec<Change>,
+    /// What the file says and does not count, in sentences: a flag or `pghot set` says otherwise.
+    pub overridden: Vec<String>,
+    /// Options that are fixed while the daemon runs: their value, and what the file says.
+    pub needs_restart: Vec<Change>,
+}
+
+impl ReloadReport {
+    /// What an operator should know of it, in sentences.
+    pub fn warnings(&self) -> Vec<String> {
+        let refused = self.error.iter().map(|error| {
+            format!("the config file is not taken over, and nothing has changed: {error}")
+        });
+        let fixed = self.needs_restart.iter().map(|Change { name, old, new }| {
+            format!("{name} is {new} in the config file, which needs a restart; it is {old} now")
+        });
+        refused.chain(fixed).collect()
+    }
+}
+
+/// One option, before and after.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Change {
+    /// Its name.
+    pub name: String,
+    /// The value before.
+    pub old: String,
+    /// The value after.
+    pub new: String,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Change { name, old, new } = self;
+        write!(f, "{name} {old} -> {new}")
+    }
+}
+
 /// One tunable.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SettingReport {
     /// Its value; null if the machine decides.
     pub value: Option<u64>,
@@ -68,7 +161,7 @@ pub struct SettingReport {
 }
 
 /// A node of the lower tier.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LowerNode {
     /// The node.
     pub nid: u32,
@@ -82,12 +175,16 @@ pub struct LowerNode {
     pub totals: Totals,
     /// The newest pass.
     pub last_pass: PassReport,
+    /// How long passes took.
+    pub pass_durations: Durations,
+    /// How long batches took.
+    pub batch_durations: Durations,
     /// Why pages stay where they are, in sentences.
     pub why: Vec<String>,
 }
 
 /// A node of the top tier.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TopNode {
     /// The node.
     pub nid: u32,
@@ -98,7 +195,7 @@ pub struct TopNode {
 }
 
 /// A hotness source.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SourceReport {
     /// Its name.
     pub name: String,
@@ -117,7 +214,7 @@ pub struct SourceReport {
 }
 
 /// What a source did before it was stopped, once or several times.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PastRuns {
     /// Its reports.
     pub stats: SourceStats,
@@ -126,7 +223,7 @@ pub struct PastRuns {
 }
 
 /// Whether a source runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SourceState {
     /// It is attached, but another source does its work for now.

@@ -1,4 +1,5 @@
-//! One flag that ends everything, sleeps that it cuts short, and the end of threads.
+//! One flag that ends everything, sleeps that it cuts short, and the end of threads. Beside it the
+//! request to read the config file again.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -20,6 +21,8 @@ pub struct Stop {
     requested: Condvar,
     /// Wakes those who may be called, too.
     nudged: Condvar,
+    /// The config file shall be read again.
+    reload: Arc<AtomicBool>,
 }
 
 impl Stop {
@@ -61,6 +64,16 @@ impl Stop {
         self.nudged.notify_all();
     }
 
+    /// Whether the config file shall be read again.
+    pub fn is_reload_due(&self) -> bool {
+        self.reload.load(Ordering::Acquire)
+    }
+
+    /// The same, and whoever asks does it.
+    pub fn take_reload(&self) -> bool {
+        self.reload.swap(false, Ordering::AcqRel)
+    }
+
     /// Sleeps until a stop is requested.
     pub fn wait(&self) {
         let mut guard = lock(&self.mutex);
@@ -79,6 +92,7 @@ impl Stop {
 pub struct Ending {
     is_requested: AtomicBool,
     session: Mutex<Arc<Stop>>,
+    reload: Arc<AtomicBool>,
 }
 
 impl Ending {
@@ -88,9 +102,18 @@ impl Ending {
         lock(&self.session).request();
     }
 
+    /// Has the config file read again, by this session or, if none runs, by the next one.
+    pub fn request_reload(&self) {
+        self.reload.store(true, Ordering::SeqCst);
+        lock(&self.session).nudge();
+    }
+
     /// The stop of a new session; requested already, if the end is.
     pub fn new_session(&self) -> Arc<Stop> {
-        let stop = Arc::new(Stop::default());
+        let stop = Arc::new(Stop {
+            reload: Arc::clone(&self.reload),
+            ..Stop::default()
+        });
         *lock(&self.session) = Arc::clone(&stop);
         // Only now: a request that comes later finds this session.
         if self.is_requested.load(Ordering::SeqCst) {
@@ -125,6 +148,17 @@ mod tests {
         ending.request();
         assert!(second.is_requested());
         assert!(ending.new_session().is_requested());
+    }
+
+    #[test]
+    fn a_reload_reaches_one_session() {
+        let ending = Ending::default();
+        let first = ending.new_session();
+        ending.request_reload();
+        ending.request_reload();
+        assert!(first.is_reload_due() && first.take_reload() && !first.take_reload());
+        ending.request_reload();
+        assert!(ending.new_session().take_reload() && !first.is_requested());
     }
 
     #[test]

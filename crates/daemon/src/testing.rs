@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use pghot_engine::fake::FakeMachine;
-use pghot_engine::{Gates, History, Migrator, Settings};
+use pghot_engine::{Gates, History, Migrator, Policies, Program, Settings};
 use pghot_hotness::{Format, PfnRange, SECTION_PAGES, Span, Table};
 use pghot_linux::SysRoot;
 use pghot_linux::host::monotonic;
@@ -172,8 +172,17 @@ pub fn daemon(dir: &Path) -> (Arc<Shared>, Arc<Watched>) {
     daemon_of(dir, 1)
 }
 
+/// The same with policies.
+pub fn daemon_with(dir: &Path, policies: Policies) -> Arc<Shared> {
+    build(dir, 1, policies).0
+}
+
 /// The same with so many sections in node 2.
 pub fn daemon_of(dir: &Path, sections: u64) -> (Arc<Shared>, Arc<Watched>) {
+    build(dir, sections, Policies::default())
+}
+
+fn build(dir: &Path, sections: u64, policies: Policies) -> (Arc<Shared>, Arc<Watched>) {
     let root = SysRoot::under(dir);
     write_topology(&root);
     let range = PfnRange {
@@ -186,6 +195,7 @@ pub fn daemon_of(dir: &Path, sections: u64) -> (Arc<Shared>, Arc<Watched>) {
         Span::new(&[range]).unwrap(),
     ));
     let mut settings = Settings::new(Format::Default);
+    settings.policies = policies;
     tunables::set(&mut settings, "enabled_sources", "0x1").unwrap();
     let watched = Arc::new(Watched::default());
     let launcher = Box::new(FakeLauncher(Arc::clone(&watched)));
@@ -202,12 +212,19 @@ pub fn decide(shared: &Shared) {
     let mut machine = FakeMachine::tiered3();
     machine.now_ms = monotonic().as_millis() as u64;
     machine.map(4242, LOWER_PFN);
+    let program = Program {
+        pid: 4242,
+        name: "busy".into(),
+        cgroup: "/g".into(),
+    };
+    machine.programs.insert(4242, program);
     let (settings, rule) = shared.settings_and_rule();
     for _ in 0..settings.freq_threshold {
         shared.table.report(LOWER_PFN, 0, machine.now_ms, &rule);
     }
     let journal = shared.migrators[0].journal.clone();
     let mut migrator = Migrator::new(2, History::default(), Gates::default(), journal);
+    migrator.count_owners(shared.owners.clone());
     migrator.pass(&shared.table, &settings, &rule, &mut machine);
 }
 

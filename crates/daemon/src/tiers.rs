@@ -3,7 +3,7 @@
 use pghot_engine::Settings;
 use pghot_hotness::{Nid, PfnRange, SECTION_PAGES, Span};
 use pghot_linux::SysRoot;
-use pghot_linux::probe::{FEATURES, Level};
+use pghot_linux::probe::{CAPABILITY, FEATURES, Finding, Level};
 use pghot_linux::topology::Topology;
 
 use crate::error::RunError;
@@ -23,9 +23,14 @@ pub fn lower_tier_nids(topology: &Topology, root: &SysRoot) -> Result<Vec<Nid>, 
         .find(|finding| finding.level == Level::Fail)
     {
         None => Ok(nids),
-        Some(finding) => Err(RunError::Unfit {
-            meaning: finding.meaning,
-            advice: finding.advice,
+        Some(Finding {
+            id,
+            meaning,
+            advice,
+            ..
+        }) => Err(match id.starts_with(CAPABILITY) {
+            true => RunError::Rights { meaning, advice },
+            false => RunError::Unfit { meaning, advice },
         }),
     }
 }

@@ -251,7 +251,7 @@ fn from_start_to_signal(systemd: &Systemd) {
         let (name, value) = (name.to_owned(), value.to_owned());
         ask(&socket, &Request::Set { name, value }).unwrap()
     };
-    assert!(matches!(set("target_nid", "2"), Response::Error(_)));
+    assert!(matches!(set("target_nid", "2"), Response::Invalid(_)));
     assert!(matches!(set("freq_threshold", "1"), Response::Done { .. }));
     // A page of this process: it is in memory, and not in the lower tier.
     let mine = Box::new(1u8);
@@ -268,12 +268,24 @@ fn from_start_to_signal(systemd: &Systemd) {
         "The page is in the top tier already."
     );
 
+    reads_the_file_again(systemd, &socket);
     is_cheap_while_idle(&socket);
     signal_hook::low_level::raise(signal_hook::consts::SIGTERM).unwrap();
     daemon.join().unwrap().unwrap();
     systemd.hears("STOPPING=1");
     assert_eq!(read(&machine.balancing()), "1");
     assert!(!socket.exists() && !options.state_file.exists());
+}
+
+/// What was set stays at a SIGHUP, for the file says nothing new.
+fn reads_the_file_again(systemd: &Systemd, socket: &Path) {
+    signal_hook::low_level::raise(signal_hook::consts::SIGHUP).unwrap();
+    let again = wait_for(socket, |status| status.reload.is_some());
+    let reload = again.reload.unwrap();
+    assert_eq!((reload.error, reload.changed), (None, Vec::new()));
+    assert_eq!(again.settings["freq_threshold"].value, Some(1));
+    systemd.hears("RELOADING=1");
+    systemd.hears("READY=1");
 }
 
 /// An idle daemon takes 0.2 % of a CPU at most. By CPU time, so a busy machine does not matter; the

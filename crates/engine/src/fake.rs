@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use pghot_hotness::{Nid, Pfn};
 
-use crate::{Batch, FileId, Found, Machine, Outcome, Owner, Pid, Place};
+use crate::{Batch, FileId, Found, Machine, Outcome, Owner, Pid, Place, Program};
 
 /// One folio of a [`FakeMachine`].
 #[derive(Debug, Clone)]
@@ -40,6 +40,8 @@ pub struct FakeMachine {
     pub not_allowed: HashSet<(Pid, Nid)>,
     /// Processes that exited, and files that were deleted, between resolve and move.
     pub exiting: HashSet<Owner>,
+    /// Who processes are.
+    pub programs: HashMap<Pid, Program>,
     /// Every batch that was handed over.
     pub batches: Vec<Batch>,
     /// Every PFN that was resolved.
@@ -175,6 +177,10 @@ impl Machine for FakeMachine {
             let head = folio.address >> 12;
             outcomes.push(self.attempt(batch, head, folio.address));
         }
+    }
+
+    fn program(&mut self, pid: Pid) -> Option<Program> {
+        self.programs.get(&pid).cloned()
     }
 
     fn stop_requested(&self) -> bool {

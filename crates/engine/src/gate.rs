@@ -4,12 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pghot_hotness::Nid;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Settings;
 
 /// Why a ready page waits. It stays ready and is looked at again in the next pass.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Held {
     /// The target node is not an online top-tier node.

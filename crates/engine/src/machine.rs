@@ -2,7 +2,7 @@
 
 use pghot_hotness::{Nid, Pfn};
 
-use crate::{Outcome, Owner, Place};
+use crate::{Outcome, Owner, Pid, Place, Program};
 
 /// Where a hot page is. An answer is a hint: the page may be gone a moment later, and only the
 /// kernel's answer to the move itself counts.
@@ -75,6 +75,12 @@ pub trait Machine {
     /// Moves the folios of a batch: exactly one outcome per folio, in order, appended to
     /// `outcomes`. Never fails as a whole; a refused call is an outcome of each of its folios.
     fn promote(&mut self, batch: &Batch, outcomes: &mut Vec<Outcome>);
+
+    /// Who a process is; `None` if it is gone, or where nobody can tell. Asked at most once per
+    /// process and pass.
+    fn program(&mut self, _pid: Pid) -> Option<Program> {
+        None
+    }
 
     /// True when the pass should end after the present batch.
     fn stop_requested(&self) -> bool {

@@ -11,6 +11,7 @@
 
 use std::ops::RangeInclusive;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::exchange::FaultTimes;
@@ -80,7 +81,7 @@ pub struct Marking {
 }
 
 /// What [`Marking`] does, for `status`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MarkingReport {
     /// MB of a process that the scanner marks at a visit.
     pub size_mb: u64,

@@ -1,11 +1,12 @@
 //! The migrator of one lower-tier node: what one pass does, in order.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 use pghot_hotness::{Format, Nid, Pfn, Rule, Swept, Table};
 
-use crate::batch::Batches;
 use crate::history::{Answer, History};
+use crate::owners::{Owners, Sample};
+use crate::pass::Pass;
 use crate::retry::Retries;
 use crate::select::{Candidate, Hottest};
 use crate::targets::Targets;
@@ -48,69 +49,9 @@ pub struct Migrator {
     totals: Totals,
     /// By the last pass.
     moved: Vec<Moved>,
-}
-
-/// What lives for one pass only.
-struct Pass<'a> {
-    table: &'a Table,
-    settings: &'a Settings,
-    rule: &'a Rule,
-    machine: &'a mut dyn Machine,
-    report: PassReport,
-    /// Of the top tier, the nearest first.
-    top_tier: Vec<Nid>,
-    /// Where pages go whose record does not know better.
-    target: Option<Nid>,
-    /// Targets that had no room for a whole batch.
-    full: HashSet<Nid>,
-    /// Targets that have less room than pages wait for.
-    scarce: HashSet<Nid>,
-    /// Heads of large folios already in a batch: several of their pages may be ready.
-    heads: HashSet<Pfn>,
-    batches: Batches,
-    outcomes: Vec<Outcome>,
-}
-
-impl Pass<'_> {
-    fn hold(&mut self, held: Held, pages: u64) {
-        if pages > 0 {
-            *self.report.held.entry(held).or_default() += pages;
-        }
-    }
-
-    /// A page that was counted as waiting went, or may not go for long.
-    fn waits_no_more(&mut self, target: Nid, freq: u32) {
-        let is_quick = self.is_quick(freq);
-        if let Some(waiting) = self.report.waiting.get_mut(&target) {
-            let pages = waiting.of(is_quick);
-            *pages = pages.saturating_sub(1);
-        }
-    }
-
-    /// It waits for another target than it was counted for.
-    fn waits_for(&mut self, target: Nid, meant: Nid, freq: u32) {
-        self.waits_no_more(meant, freq);
-        let is_quick = self.is_quick(freq);
-        let waiting = self.report.waiting.entry(target).or_default();
-        *waiting.of(is_quick) += 1;
-    }
-
-    fn is_quick(&self, freq: u32) -> bool {
-        freq >= self.settings.mode.freq_max()
-    }
-
-    /// Where pages may go whose record does not know better: as set, or to the nearest.
-    fn allowed(&self) -> Vec<Nid> {
-        let is_allowed = |nid: &&Nid| self.settings.target_nid.is_none_or(|set| set == **nid);
-        self.top_tier.iter().filter(is_allowed).copied().collect()
-    }
-
-    /// Precision mode knows the accessing node; default mode, and a node that left the top tier
-    /// meanwhile, take that of the pass.
-    fn target(&self, accessing: Option<Nid>) -> Option<Nid> {
-        let accessing = accessing.filter(|nid| self.top_tier.contains(nid));
-        accessing.or(self.target)
-    }
+    /// Where it is counted by owner, if it is.
+    owners: Option<Owners>,
+    sample: Sample,
 }
 
 impl Migrator {
@@ -128,7 +69,14 @@ impl Migrator {
             journal,
             totals: Totals::default(),
             moved: Vec::new(),
+            owners: None,
+            sample: Sample::default(),
         }
+    }
+
+    /// Has it count by owner, too.
+    pub fn count_owners(&mut self, owners: Owners) {
+        self.owners = Some(owners);
     }
 
     /// The node it serves.
@@ -165,32 +113,20 @@ impl Migrator {
         rule: &Rule,
         machine: &mut dyn Machine,
     ) -> PassReport {
-        let now_ms = machine.now_ms();
-        let mut pass = Pass {
-            table,
-            settings,
-            rule,
-            machine,
-            report: PassReport {
-                started_ms: now_ms,
-                ..PassReport::default()
-            },
-            top_tier: Vec::new(),
-            target: None,
-            full: HashSet::new(),
-            scarce: HashSet::new(),
-            heads: HashSet::new(),
-            batches: Batches::default(),
-            outcomes: Vec::new(),
-        };
+        let mut pass = Pass::new(table, settings, rule, machine);
+        pass.counts_owners = self.owners.is_some();
         self.totals.passes += 1;
         self.moved.clear();
+        let now_ms = pass.report.started_ms;
         match pass.machine.top_tier_from(self.nid) {
             Some(top_tier) => {
                 pass.top_tier = top_tier;
                 self.promote_hottest(&mut pass, now_ms);
             }
             None => pass.report.node_absent = true,
+        }
+        if let Some(owners) = &self.owners {
+            std::mem::take(&mut pass.entries).enter(owners, now_ms);
         }
         pass.report.ended_ms = pass.machine.now_ms();
         let pass_ms = pass.report.ended_ms.saturating_sub(now_ms);
@@ -200,8 +136,16 @@ impl Migrator {
 
     fn promote_hottest(&mut self, pass: &mut Pass, now_ms: u64) {
         self.pick(pass, now_ms);
+        if let (Some(owners), Some(pfns)) = (&self.owners, self.sample.pfns()) {
+            let taken = match pfns {
+                [] => HashMap::new(),
+                pfns => pass.owners_of(pfns),
+            };
+            owners.note_hot(self.nid, self.sample.spread(taken));
+        }
         let picked = self.hottest.finish().to_vec();
-        let left = self.hottest.seen() - picked.len() as u64;
+        pass.report.picked = picked.len() as u64;
+        let left = self.hottest.seen() - pass.report.picked;
         let held = match pass.scarce.is_empty() {
             true => Held::RateLimit,
             false => Held::NoRoom,
@@ -230,6 +174,7 @@ impl Migrator {
         let pages = self.gates.refill(pass.target, now_ms, pass.settings);
         let most = pages.min(PICK_PAGES).min(known.unwrap_or(u64::MAX));
         self.hottest.start(most as usize);
+        self.sample.start(now_ms);
         self.retries.drop_old(now_ms);
         let freq_max = pass.settings.mode.freq_max();
         let mut waiting = 0;
@@ -241,6 +186,7 @@ impl Migrator {
             if !page.record.is_fresh(now_ms, pass.rule) {
                 return;
             }
+            self.sample.see(page.pfn);
             if self.retries.is_waiting(page.pfn, now_ms) {
                 waiting += 1;
                 return;
@@ -334,6 +280,10 @@ impl Migrator {
         }
         if pages > 1 && !pass.heads.insert(head) {
             pass.table.take(pfn);
+            return;
+        }
+        if pass.is_excluded(owner) {
+            self.settle(pass, Some(owner), meant, folio, Outcome::Excluded);
             return;
         }
         let Some(target) = self.targets.for_owner(owner, meant, now_ms) else {
@@ -451,6 +401,7 @@ impl Migrator {
         let now_ns = pass.machine.now_ns();
         let now_ms = now_ns / 1_000_000;
         self.totals.outcomes.add(outcome, folio.pages as u64);
+        pass.count(owner, outcome, folio.pages as u64);
         if outcome == Outcome::Moved {
             self.moved.push(Moved {
                 pfn: folio.pfn,

@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 macro_rules! outcomes {
     ($($(#[$doc:meta])* $variant:ident = $name:literal, $sentence:literal;)+) => {
         /// How an attempt to move one folio ended. A refusal is an outcome, never an error.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(Serialize, Deserialize, JsonSchema)]
         pub enum Outcome { $($(#[$doc])* #[serde(rename = $name)] $variant,)+ }
 
         impl Outcome {
@@ -50,6 +52,8 @@ outcomes! {
     TargetRefused = "target_refused", "the target node is offline or outside the process's cpuset";
     /// The kernel refused its owner all targets a moment ago, and was not asked again.
     NotAllowed = "not_allowed", "its process may not use any top-tier node";
+    /// The operator keeps pghot away from its owner.
+    Excluded = "excluded", "a [[policy]] in the config file excludes its process or cgroup";
     /// Another error of the kernel.
     Failed = "failed", "the kernel refused with an unexpected error";
     /// Unresolved: the page is free, or freed and in a per-CPU list.
@@ -72,7 +76,7 @@ impl Outcome {
         use Outcome::*;
         match self {
             Moved | WouldMove | MovedAlready | Gone | Free | Ksm | Kernel | Unopenable
-            | NotAllowed => true,
+            | NotAllowed | Excluded => true,
             Busy | Shared | NoMemory | Denied | TargetRefused | Failed | NotFound => false,
         }
     }
@@ -94,8 +98,9 @@ impl fmt::Display for Outcome {
 }
 
 /// How many base pages ended in each outcome.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "BTreeMap<Outcome, u64>", into = "BTreeMap<Outcome, u64>")]
+#[schemars(with = "BTreeMap<Outcome, u64>")]
 pub struct Tally([u64; Outcome::ALL.len()]);
 
 impl Tally {

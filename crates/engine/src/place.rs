@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::Pid;
 
@@ -43,6 +43,46 @@ pub enum Owner {
     Process(Pid),
     /// Its file: nobody maps it, it is page cache that is read and written by system calls.
     File(FileId),
+}
+
+/// A process, as an operator knows it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Program {
+    /// Its number.
+    pub pid: Pid,
+    /// Its name, of which the kernel keeps 15 letters.
+    pub name: String,
+    /// The path of its cgroup below the mount of cgroup v2, with a slash in front; empty if there
+    /// is none.
+    pub cgroup: String,
+}
+
+impl Program {
+    /// Stands for what cannot be told. No path begins so.
+    pub const UNKNOWN: &str = "(unknown)";
+
+    /// Stands for page cache that no process maps.
+    pub fn page_cache() -> Program {
+        Program::standing_for("(page cache)")
+    }
+
+    /// Stands for pages that neither a process nor a file was found for.
+    pub fn nobody() -> Program {
+        Program::standing_for("(nobody)")
+    }
+
+    /// Stands for a process that is gone.
+    pub fn unknown() -> Program {
+        Program::standing_for(Program::UNKNOWN)
+    }
+
+    fn standing_for(what: &str) -> Program {
+        Program {
+            pid: 0,
+            name: what.to_owned(),
+            cgroup: what.to_owned(),
+        }
+    }
 }
 
 /// A folio's place.

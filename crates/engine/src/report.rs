@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
 use pghot_hotness::{Nid, Pfn};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Held, Tally};
@@ -12,7 +13,7 @@ use crate::{Held, Tally};
 pub type HeldPages = BTreeMap<Held, u64>;
 
 /// What a migrator has done since it started.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Totals {
     /// Passes over the node.
     pub passes: u64,
@@ -39,7 +40,7 @@ pub struct Totals {
 }
 
 /// Pages that are ready, for one target.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Waiting {
     /// A quick fault told of them, or as many accesses as a record counts.
     pub quick_pages: u64,
@@ -79,7 +80,7 @@ pub struct Moved {
 }
 
 /// What one pass did.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PassReport {
     /// When it began, `CLOCK_MONOTONIC` ms.
     pub started_ms: u64,
@@ -87,6 +88,8 @@ pub struct PassReport {
     pub ended_ms: u64,
     /// Ready pages it saw.
     pub ready: u64,
+    /// Of those, the hottest that it went on with.
+    pub picked: u64,
     /// Base pages that moved.
     pub moved_pages: u64,
     /// Ready pages that wait, by reason.

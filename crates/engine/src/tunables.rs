@@ -10,6 +10,8 @@ use std::fmt;
 
 use pghot_hotness::{Format, Nid, Rule};
 
+use crate::Policies;
+use crate::names::no_such;
 use crate::quick_fault::QUICK_FAULT_MS;
 
 /// The present values of all tunables.
@@ -34,6 +36,8 @@ pub struct Settings {
     pub demote_rate_limit_mbps: u64,
     /// Within this time of its mark a hint fault makes its page ready, in ms.
     pub quick_fault_ms: u32,
+    /// What is said of single programs.
+    pub policies: Policies,
     /// What others than the engine go by, where it is not the default.
     by_name: BTreeMap<&'static str, u64>,
 }
@@ -51,6 +55,7 @@ impl Settings {
             promote_rate_limit_mbps: 0,
             demote_rate_limit_mbps: 0,
             quick_fault_ms: 0,
+            policies: Policies::default(),
             by_name: BTreeMap::new(),
         };
         for tunable in TUNABLES {
@@ -105,8 +110,13 @@ impl Settings {
 pub enum Kind {
     /// A whole number within a range that may depend on the mode.
     Number,
-    /// A set of bits.
-    Mask,
+    /// Some of what these have a bit of: names with commas, `none`, `default` or a mask.
+    Set {
+        /// What the names are of.
+        of: &'static str,
+        /// Each with its bit.
+        members: &'static [(&'static str, u64)],
+    },
     /// A node's number, or `nearest`: then the machine decides.
     Node,
 }
@@ -115,8 +125,17 @@ impl Kind {
     /// What values it takes, for errors.
     pub fn takes(self) -> &'static str {
         match self {
-            Kind::Number | Kind::Mask => "a whole number",
+            Kind::Number => "a whole number",
+            Kind::Set { .. } => "names with commas between, default, none or a mask",
             Kind::Node => "a node's number or nearest",
+        }
+    }
+
+    /// Of a set: what its members are, and they.
+    pub fn members(self) -> (&'static str, &'static [(&'static str, u64)]) {
+        match self {
+            Kind::Set { of, members } => (of, members),
+            Kind::Number | Kind::Node => ("", &[]),
         }
     }
 }
@@ -150,6 +169,10 @@ pub enum Kept {
 /// Of [`Kind::Node`]: the machine decides.
 const NEAREST: u64 = 1024;
 const NEAREST_TEXT: &str = "nearest";
+
+/// Of [`Kind::Set`]: what is the default, and the empty one.
+const DEFAULT_TEXT: &str = "default";
+const NONE_TEXT: &str = "none";
 
 /// The engine's tunables. Adding one is one entry here and one field in [`Settings`].
 pub const TUNABLES: &[Tunable] = &[
@@ -285,6 +308,15 @@ pub enum TunableError {
         /// What was given.
         text: String,
     },
+    /// A set has no such member.
+    NoMember {
+        /// The tunable.
+        name: &'static str,
+        /// What there is, and of what.
+        kind: Kind,
+        /// What was given.
+        given: String,
+    },
     /// The number is out of range.
     OutOfRange {
         /// The tunable.
@@ -302,11 +334,15 @@ impl fmt::Display for TunableError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             TunableError::Unknown { name, known } => {
-                let known = known.join(", ");
-                write!(f, "there is no tunable `{name}`; there are {known}")
+                f.write_str(&no_such("tunable", name, known.iter().copied()))
             }
             TunableError::NotANumber { name, kind, text } => {
                 write!(f, "{name} takes {}, not `{text}`", kind.takes())
+            }
+            TunableError::NoMember { name, kind, given } => {
+                let (of, members) = kind.members();
+                let names = members.iter().map(|(name, _)| *name);
+                write!(f, "{name}: {}", no_such(of, given, names))
             }
             TunableError::OutOfRange {
                 name,
@@ -341,12 +377,18 @@ impl Tunable {
 
     /// Reads a value and checks its range. Numbers may be written in hex with `0x`.
     pub fn parse(&self, text: &str, mode: Format) -> Result<u64, TunableError> {
-        if self.kind == Kind::Node && text.trim() == NEAREST_TEXT {
+        let trimmed = text.trim();
+        if self.kind == Kind::Node && trimmed == NEAREST_TEXT {
             return Ok(NEAREST);
         }
-        let number = match text.trim().strip_prefix("0x") {
+        if let Kind::Set { .. } = self.kind
+            && trimmed.starts_with(|first: char| first.is_alphabetic())
+        {
+            return self.parse_set(trimmed, mode);
+        }
+        let number = match trimmed.strip_prefix("0x") {
             Some(hex) => u64::from_str_radix(hex, 16),
-            None => text.trim().parse(),
+            None => trimmed.parse(),
         };
         let value = number.map_err(|_| TunableError::NotANumber {
             name: self.name,
@@ -367,12 +409,36 @@ impl Tunable {
         }
     }
 
+    fn parse_set(&self, text: &str, mode: Format) -> Result<u64, TunableError> {
+        match text {
+            DEFAULT_TEXT => return Ok((self.default)(mode)),
+            NONE_TEXT => return Ok(0),
+            _ => {}
+        }
+        let (_, members) = self.kind.members();
+        text.split(',').map(str::trim).try_fold(0, |bits, given| {
+            let member = members.iter().find(|(name, _)| *name == given);
+            member
+                .map(|(_, bit)| bits | bit)
+                .ok_or_else(|| TunableError::NoMember {
+                    name: self.name,
+                    kind: self.kind,
+                    given: given.to_owned(),
+                })
+        })
+    }
+
     /// The value as text.
     pub fn show(&self, value: u64) -> String {
         match self.kind {
             Kind::Node if value == NEAREST => NEAREST_TEXT.to_owned(),
             Kind::Number | Kind::Node => value.to_string(),
-            Kind::Mask => format!("{value:#x}"),
+            Kind::Set { .. } if value == 0 => NONE_TEXT.to_owned(),
+            Kind::Set { members, .. } => {
+                let those = members.iter().filter(|(_, bit)| value & bit != 0);
+                let names: Vec<&str> = those.map(|(name, _)| *name).collect();
+                names.join(",")
+            }
         }
     }
 

@@ -5,8 +5,9 @@
 use std::collections::HashSet;
 
 use pghot_engine::fake::FakeMachine;
+use pghot_engine::owners::Owners;
 use pghot_engine::{
-    FileId, Gates, History, Journal, Migrator, Outcome, Owner, PassReport, Settings,
+    FileId, Gates, History, Journal, Migrator, Outcome, Owner, PassReport, Program, Settings, Tally,
 };
 use pghot_hotness::{Format, PfnRange, SECTION_PAGES, Span, Table};
 use proptest::prelude::*;
@@ -44,8 +45,33 @@ fn counted(migrator: &Migrator) -> u64 {
     migrator.totals().outcomes.iter().map(|(_, n)| n).sum()
 }
 
-fn migrator() -> Migrator {
-    Migrator::new(2, History::default(), Gates::default(), Journal::default())
+/// A migrator that counts by owner, of processes of which one is known to nobody.
+fn migrator(machine: &mut FakeMachine) -> (Migrator, Owners) {
+    for pid in 0..3 {
+        let (name, cgroup) = (format!("p{pid}"), format!("/g{}", pid / 2));
+        machine.programs.insert(pid, Program { pid, name, cgroup });
+    }
+    let owners = Owners::default();
+    let (history, gates) = (History::default(), Gates::default());
+    let mut migrator = Migrator::new(2, history, gates, Journal::default());
+    migrator.count_owners(owners.clone());
+    (migrator, owners)
+}
+
+/// Whose pages they were: the sums are the totals, outcome by outcome.
+fn sums_are_totals(owners: &Owners, migrator: &Migrator) -> bool {
+    let books = owners.copy();
+    let (mut by_cgroup, mut by_program) = <(Tally, Tally)>::default();
+    books
+        .cgroups
+        .iter()
+        .for_each(|(_, it)| by_cgroup.merge(&it.outcomes));
+    books
+        .programs
+        .iter()
+        .for_each(|(_, it)| by_program.merge(&it.outcomes));
+    let totals = &migrator.totals().outcomes;
+    by_cgroup == *totals && by_program == *totals
 }
 
 /// Ages the records and passes over them, as a host does.
@@ -84,7 +110,7 @@ proptest! {
         });
         (0..2).for_each(|n| machine.map_folio(n, 304 + 32 * n as u64, 32));
         machine.cache_folio(file, 368, 32);
-        let mut migrator = migrator();
+        let (mut migrator, owners) = migrator(&mut machine);
         let (mut moved, mut passed_ms, mut passes, mut max_limit) = (0, 0, 0u64, 10);
         for event in events {
             match event {
@@ -146,9 +172,9 @@ proptest! {
                     };
                     let is_lost = |p: &&u64| !folio(**p).any(is_ready);
                     let lost = ready_before.iter().filter(is_lost).count() as u64;
-                    let expired = migrator.totals().expired_ready;
-                    let gone = counted - counted_before + expired;
+                    let gone = counted - counted_before + migrator.totals().expired_ready;
                     prop_assert!(lost <= gone, "{lost} pages vanished");
+                    prop_assert!(sums_are_totals(&owners, &migrator));
                     // Room is never overdrawn.
                     prop_assert!(machine.reserve_pages.values().all(|&r| r == 0));
                 }

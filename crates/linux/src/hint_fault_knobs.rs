@@ -17,7 +17,7 @@
 use std::path::{Path, PathBuf};
 
 use pghot_engine::marking;
-use tracing::warn;
+use pghot_events::event;
 
 use crate::knobs::{Knobs, KnobsError};
 use crate::root::{ReadError, SysRoot, read_number, read_text};
@@ -163,7 +163,8 @@ fn adopt_left_over(knobs: &mut Knobs) -> Result<(), KnobsError> {
         return Ok(());
     }
     for (path, default) in left_over(knobs.root()) {
-        warn!(
+        event!(
+            setting_adopted,
             "{} is as an earlier pghot left it, whose state file is lost: at the end it becomes \
              {default}, as kernels have it",
             path.display()

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use pghot_engine::{Batch, Found, Machine, Outcome, Owner, Pid};
+use pghot_engine::{Batch, Found, Machine, Outcome, Owner, Pid, Program};
 use pghot_hotness::{Nid, Pfn};
 
 use crate::file_mover::FileMover;
 use crate::mover::{MoveStatus, Mover};
 use crate::moving::MovingTime;
+use crate::programs::Programs;
 use crate::resolver::{Resolver, ResolverError};
 use crate::root::{ReadError, SysRoot};
 use crate::topology::{Topology, parse_range_list};
@@ -56,6 +57,7 @@ pub struct Host {
     topology: Topology,
     watermarks: Watermarks,
     resolver: Resolver,
+    programs: Programs,
     mover: Mover,
     file_mover: FileMover,
     dry_run: bool,
@@ -77,6 +79,7 @@ impl Host {
             moving: MovingTime::default(),
             watermarks: Watermarks::open(&root)?,
             resolver: Resolver::load()?,
+            programs: Programs::new(&root),
             mover: Mover::new(),
             file_mover: FileMover::open(&root)?,
             topology: topology.clone(),
@@ -180,6 +183,10 @@ impl Machine for Host {
                     .move_batch(&file, &batch.folios, batch.target, outcomes);
             }
         });
+    }
+
+    fn program(&mut self, pid: Pid) -> Option<Program> {
+        self.programs.get(pid, self.now_ms())
     }
 
     fn stop_requested(&self) -> bool {

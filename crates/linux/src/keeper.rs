@@ -50,13 +50,18 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Forks the keeper, which notes changes in this state file.
+    /// Forks the keeper, which notes changes in this state file. It has a log of its own, which
+    /// `start_log` begins there and whose end is the end of what it returns.
     ///
     /// For a process with one thread: the child goes on running any code.
-    pub fn fork(root: &SysRoot, state_file: &Path) -> Result<Keeper, KeeperError> {
+    pub fn fork<L>(
+        root: &SysRoot,
+        state_file: &Path,
+        start_log: impl FnOnce() -> L,
+    ) -> Result<Keeper, KeeperError> {
         let (own, its) = pair().map_err(KeeperError::Start)?;
         let books = Books::new(root, state_file);
-        let child = process::fork(its, books).map_err(KeeperError::Start)?;
+        let child = process::fork(its, books, start_log).map_err(KeeperError::Start)?;
         Ok(Keeper {
             socket: Mutex::new(Some(own)),
             child: Some(child),

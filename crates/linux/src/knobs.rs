@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use pghot_events::event;
 use serde::{Deserialize, Serialize};
-use tracing::{error, info, warn};
 
-use crate::knobs::state::{SavedKnob, State, StateLock, is_setting};
+use crate::knobs::state::{SavedKnob, State, StateLock, file_error, is_setting};
 use crate::root::{SysRoot, read_text};
 
 pub use error::KnobsError;
@@ -72,10 +72,13 @@ impl fmt::Display for Restored {
 /// Says of each setting what became of it.
 pub fn log(report: &[Restored]) {
     for restored in report {
+        let path = restored.path.display();
         match restored.outcome {
-            RestoreOutcome::PutBack | RestoreOutcome::AlreadyOriginal => info!("{restored}"),
-            RestoreOutcome::LeftAlone { .. } => warn!("{restored}"),
-            RestoreOutcome::Failed(_) => error!("{restored}"),
+            RestoreOutcome::PutBack | RestoreOutcome::AlreadyOriginal => {
+                event!(setting_restored, %path, "{restored}");
+            }
+            RestoreOutcome::LeftAlone { .. } => event!(setting_left_alone, %path, "{restored}"),
+            RestoreOutcome::Failed(_) => event!(setting_not_restored, %path, "{restored}"),
         }
     }
 }
@@ -123,7 +126,9 @@ impl Knobs {
     /// Puts back what a dead run of this boot left behind, without claiming anything: the work of
     /// `pghot restore`. No state file is an empty report.
     pub fn recover(root: &SysRoot, state_path: &Path) -> Result<Vec<Restored>, KnobsError> {
-        if !state_path.exists() {
+        // Where nobody may look there may be one.
+        let exists = state_path.try_exists();
+        if !exists.map_err(|source| file_error("read", state_path, source))? {
             return Ok(Vec::new());
         }
         recover_with_lock(root, state_path).map(|(_lock, report, _)| report)

@@ -116,6 +116,21 @@ pub fn parse(list: &str, wanted: impl Fn(u32) -> bool) -> BTreeMap<Key, Listed> 
     lruvecs.map(|(key, of)| (key, listed(of))).collect()
 }
 
+/// The path of each listed memcg; those that were removed have none.
+pub fn paths(list: &str) -> BTreeMap<u64, String> {
+    let named = list
+        .lines()
+        .filter_map(named)
+        .filter(|(_, path)| !path.is_empty());
+    named.map(|(id, path)| (id, path.to_owned())).collect()
+}
+
+/// A line that names a memcg: its number and its path, which may be empty.
+fn named(line: &str) -> Option<(u64, &str)> {
+    let (id, path) = line.strip_prefix("memcg")?.trim_start().split_once(' ')?;
+    Some((id.parse().ok()?, path))
+}
+
 /// The memcg of the process whose `/proc/PID/cgroup` is `cgroups`: that of its control group, or of
 /// the nearest one above that has the memory controller.
 pub fn memcg_of(list: &str, cgroups: &str) -> Option<u64> {
@@ -130,13 +145,11 @@ pub fn memcg_of(list: &str, cgroups: &str) -> Option<u64> {
     let (_, path) = own.or_else(|| lines.iter().find(|(names, _)| names.is_empty()))?;
     let mut above = Path::new(path).ancestors();
     above.find_map(|path| {
-        let named = list.lines().find_map(|line| {
-            let (id, listed) = line.strip_prefix("memcg")?.trim_start().split_once(' ')?;
+        list.lines().filter_map(named).find_map(|(id, listed)| {
             // Without the memory controller there is one memcg, which has no path.
-            let listed = Some(listed).filter(|listed| !listed.is_empty());
-            (Path::new(listed.unwrap_or("/")) == path).then_some(id)
-        });
-        named?.parse().ok()
+            let listed = if listed.is_empty() { "/" } else { listed };
+            (Path::new(listed) == path).then_some(id)
+        })
     })
 }
 
@@ -259,6 +272,15 @@ memcg    40 /g
         assert_eq!(memcg_of("memcg     0 \n node 2\n", "0::/x\n"), Some(0));
         assert_eq!(of(""), None);
         assert_eq!(memcg_of("", "0::/g\n"), None);
+    }
+
+    #[test]
+    fn paths_may_have_spaces() {
+        let path = |id| paths(LIST).remove(&id);
+        assert_eq!(path(1).as_deref(), Some("/"));
+        assert_eq!(path(u64::MAX).as_deref(), Some("/a b/node     7"));
+        assert_eq!(path(2), None);
+        assert!(paths("memcg     0 \n node 2\nmemcg x /y\nmemcg").is_empty());
     }
 
     #[test]

@@ -83,6 +83,9 @@ impl Feature {
     }
 }
 
+/// The ids of capabilities begin so.
+pub const CAPABILITY: &str = "cap_";
+
 const GRANT: &str = "run pghot as root or grant the capability in its service unit";
 
 /// Every feature, in the order `doctor` prints them.
@@ -91,7 +94,8 @@ pub const FEATURES: &[Feature] = &[
         id: "lower_tier",
         used_for: "having pages to promote",
         without: Level::Fail,
-        advice: "try `make demo`, which boots a machine with a lower tier",
+        advice: "give it memory on a node of its own that the kernel knows to be slower, such as \
+                 CXL or persistent memory; `pghot run --wait-for-lower-tier` waits for it",
         ask: ask_lower_tier,
     },
     Feature {

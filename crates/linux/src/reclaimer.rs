@@ -107,8 +107,10 @@ impl Reclaim for Reclaimer {
         }
         let list = fs::read_to_string(&self.lru_gen).map_err(|_| Unable::NoGenerations)?;
         let lruvecs = lru_gen::generations(&list, |listed| listed == nid);
+        let mut paths = lru_gen::paths(&list);
         let lruvec = |(key, generations): (Key, _)| Lruvec {
             memcg_id: key.memcg_id,
+            cgroup: paths.remove(&key.memcg_id).unwrap_or_default().into(),
             generations,
         };
         Ok(lruvecs.into_iter().map(lruvec).collect())

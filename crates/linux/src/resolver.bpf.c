@@ -42,6 +42,8 @@ struct page {
 struct folio {
 	unsigned long index;
 	unsigned long _flags_1;
+	atomic_t _mapcount;
+	atomic_t _large_mapcount;
 };
 
 struct anon_vma {
@@ -99,8 +101,15 @@ struct vm_area_struct {
 
 #pragma clang attribute pop
 
-#define BATCH_MAX      4096
-#define WALK_STEPS_MAX 512 /* nodes of an interval tree looked at per page */
+#define BATCH_MAX 4096
+
+/*
+ * Steps of a search, of which a mapping takes about five. For one page, so that the last of some
+ * thousand processes is found; and for a call, which may not be preempted: what is left when they
+ * are used up is not found, and asked for again.
+ */
+#define WALK_STEPS_MAX 16384
+#define CALL_STEPS_MAX 262144
 
 /* Low bits of page->mapping. */
 #define MAPPING_ANON 1ull
@@ -153,35 +162,75 @@ struct request {
 	__u32 nr_pages;
 };
 
+/* Where a process maps a part of a file or of anonymous memory. */
+struct mapped {
+	__u64 first; /* offset of its first page */
+	__u64 start; /* addresses */
+	__u64 end;
+	__u64 pgd;
+	__u32 tgid;
+};
+
+enum phase { DESCEND, VISIT, PROBE, RIGHT, CLIMB };
+
 /* One page's search, handed to the callbacks of bpf_loop. */
 struct search {
 	bool anon;
 	__u8 phase;
-	__u64 pfn;     /* head page */
-	__u64 pgoff;   /* its offset in the file or anonymous mapping, in pages */
-	__u64 node;    /* rb_node under inspection */
-	__u64 address; /* the result, 0 if none */
-	__u32 tgid;
+	__u32 steps_left; /* of the call */
+	__u64 pfn;        /* head page */
+	__u64 pages;      /* of its folio */
+	__u64 pgoff;      /* its offset in the file or anonymous mapping, in pages */
+	__u64 root;       /* of the interval tree of mappings */
+	__u64 node; /* rb_node under inspection; 0: the mapping that the last page was found in */
+	__u64 address;    /* the result, 0 if none */
+	struct mapped in; /* mapping under inspection */
+	__u64 page;       /* page of the folio under inspection, and where they end in it */
+	__u64 pages_end;
+	__u64 mapping; /* that the last page was found by, and where */
+	struct mapped last;
 };
 
-/* Does `pgd` map `address` to the page frame that is searched for? */
-static __always_inline bool maps(struct search *s, __u64 pgd, __u64 address)
+/*
+ * Does the process map this page of the folio? Mostly the first one tells. But programs give back
+ * single pages, and whoever writes to one after a fork gets a copy; what they keep of the folio
+ * moves as a whole, by whichever page it is named.
+ */
+static __always_inline bool maps(struct search *s)
 {
-	__u32 shift;
-	__u64 entry = pmd_entry(pgd, address, layout.page_offset, layout.pgdir_shift, &shift);
+	__u64 address = s->in.start + ((s->pgoff + s->page - s->in.first) << PAGE_SHIFT);
+	__u64 in_table = address >> PAGE_SHIFT & (PTRS_PER_TABLE - 1);
+	__u64 next = s->page + PTRS_PER_TABLE - in_table;
 	__u64 mask = PTE_PFN_MASK, within = 0;
+	__u32 shift;
+	__u64 entry = pmd_entry(s->in.pgd, address, layout.page_offset, layout.pgdir_shift, &shift);
 
 	if (entry & PTE_HUGE) {
 		mask = PMD_PFN_MASK;
-		within = address >> PAGE_SHIFT & (PTRS_PER_TABLE - 1);
+		within = in_table;
 	} else if (entry & PTE_PRESENT) {
 		entry = entry_at(next_table(layout.page_offset, entry), address, PAGE_SHIFT);
+		next = s->page + 1;
 	} else {
-		return false;
+		entry = 0;
 	}
-	if (!(entry & (PTE_PRESENT | PTE_PROTNONE)))
-		return false;
-	return entry_pfn(upright_entry(entry), mask) + within == s->pfn;
+	if (entry & (PTE_PRESENT | PTE_PROTNONE) &&
+	    entry_pfn(upright_entry(entry), mask) + within == s->pfn + s->page) {
+		s->address = address;
+		return true;
+	}
+	s->page = next;
+	return false;
+}
+
+/* Has the pages of the folio that are in the mapping under inspection probed, if there are any. */
+static __always_inline void inspect(struct search *s)
+{
+	__u64 end = s->in.first + ((s->in.end - s->in.start) >> PAGE_SHIFT);
+
+	s->page = s->in.first > s->pgoff ? s->in.first - s->pgoff : 0;
+	s->pages_end = end - s->pgoff < s->pages ? end - s->pgoff : s->pages;
+	s->phase = end > s->pgoff && s->in.tgid ? PROBE : RIGHT;
 }
 
 static __always_inline __u64 node_vma(struct search *s, __u64 node)
@@ -207,8 +256,6 @@ static __always_inline __u64 subtree_last(struct search *s, __u64 node)
 	return FIELD(vma, struct vm_area_struct, shared.rb_subtree_last);
 }
 
-enum phase { DESCEND, VISIT, CLIMB };
-
 /*
  * One step through the interval tree of mappings, in order of their first offset, entering only
  * subtrees that reach the wanted offset. Without a stack: parents are in the nodes.
@@ -218,6 +265,9 @@ static long walk_step(__u32 step, void *ctx)
 	struct search *s = ctx;
 	__u64 node = s->node;
 
+	if (!s->steps_left)
+		return 1;
+	s->steps_left--;
 	if (s->phase == DESCEND) {
 		__u64 left = (__u64)FIELD(node, struct rb_node, rb_left);
 
@@ -230,29 +280,37 @@ static long walk_step(__u32 step, void *ctx)
 	}
 	if (s->phase == VISIT) {
 		__u64 vma = node_vma(s, node);
-		__u64 first = FIELD(vma, struct vm_area_struct, vm_pgoff);
-		__u64 start = FIELD(vma, struct vm_area_struct, vm_start);
-		__u64 end = FIELD(vma, struct vm_area_struct, vm_end);
+		__u64 mm = (__u64)FIELD(vma, struct vm_area_struct, vm_mm);
+		__u64 owner = (__u64)FIELD(mm, struct mm_struct, owner);
 
-		s->phase = CLIMB;
-		if (first > s->pgoff)
-			return 0;
-		if (s->pgoff - first < (end - start) >> PAGE_SHIFT) {
-			__u64 address = start + ((s->pgoff - first) << PAGE_SHIFT);
-			__u64 mm = (__u64)FIELD(vma, struct vm_area_struct, vm_mm);
-
-			if (maps(s, (__u64)FIELD(mm, struct mm_struct, pgd), address)) {
-				__u64 owner = (__u64)FIELD(mm, struct mm_struct, owner);
-
-				s->tgid = FIELD(owner, struct task_struct, tgid);
-				if (s->tgid) {
-					s->address = address;
-					return 1;
-				}
-			}
-		}
+		s->in.first = FIELD(vma, struct vm_area_struct, vm_pgoff);
+		s->in.start = FIELD(vma, struct vm_area_struct, vm_start);
+		s->in.end = FIELD(vma, struct vm_area_struct, vm_end);
+		s->in.pgd = (__u64)FIELD(mm, struct mm_struct, pgd);
+		s->in.tgid = FIELD(owner, struct task_struct, tgid);
+		/* From here on all begin behind the folio. */
+		if (s->in.first >= s->pgoff + s->pages)
+			s->phase = CLIMB;
+		else
+			inspect(s);
+		return 0;
+	}
+	if (s->phase == PROBE) {
+		if (s->page >= s->pages_end)
+			s->phase = RIGHT;
+		else if (maps(s))
+			return 1;
+		return 0;
+	}
+	if (s->phase == RIGHT && !node) {
+		s->node = s->root;
+		s->phase = DESCEND;
+		return !s->root;
+	}
+	if (s->phase == RIGHT) {
 		__u64 right = (__u64)FIELD(node, struct rb_node, rb_right);
 
+		s->phase = CLIMB;
 		if (right && subtree_last(s, right) >= s->pgoff) {
 			s->node = right;
 			s->phase = DESCEND;
@@ -288,6 +346,37 @@ static __always_inline enum verdict name_file(struct search *s, __u64 mapping, s
 	return CACHED;
 }
 
+/* Whether somebody maps a page of the folio. Both counts begin at -1. */
+static __always_inline bool is_mapped(struct search *s, __u64 page)
+{
+	if (s->pages > 1)
+		return FIELD(page, struct folio, _large_mapcount.counter) >= 0;
+	return FIELD(page, struct folio, _mapcount.counter) >= 0;
+}
+
+/* Looks for the folio in the mappings of a file, or of anonymous memory that processes share. */
+static __always_inline void search_mappings(struct search *s, __u64 mapping)
+{
+	if (s->anon)
+		s->root = (__u64)FIELD(mapping, struct anon_vma, rb_root.rb_root.rb_node);
+	else
+		s->root = (__u64)FIELD(mapping, struct address_space, i_mmap.rb_root.rb_node);
+	s->address = 0;
+	s->node = 0;
+	s->phase = RIGHT;
+	/* Who maps one page often maps the next, and the tree may be large. */
+	if (mapping == s->mapping) {
+		s->in = s->last;
+		if (s->in.first < s->pgoff + s->pages)
+			inspect(s);
+	}
+	bpf_loop(WALK_STEPS_MAX, walk_step, s, 0);
+	if (s->address) {
+		s->mapping = mapping;
+		s->last = s->in;
+	}
+}
+
 static __always_inline enum verdict search_page(struct search *s, __u64 pfn, struct answer *a)
 {
 	__u64 page_bytes = bpf_core_type_size(struct page);
@@ -312,19 +401,16 @@ static __always_inline enum verdict search_page(struct search *s, __u64 pfn, str
 	s->anon = mapping & MAPPING_ANON;
 	mapping &= ~MAPPING_KSM;
 	s->pgoff = FIELD(page, struct folio, index);
-	if (s->anon)
-		s->node = (__u64)FIELD(mapping, struct anon_vma, rb_root.rb_root.rb_node);
-	else
-		s->node = (__u64)FIELD(mapping, struct address_space, i_mmap.rb_root.rb_node);
-	s->phase = DESCEND;
-	s->address = 0;
-	if (s->node)
-		bpf_loop(WALK_STEPS_MAX, walk_step, s, 0);
-	if (!s->address)
-		return s->anon ? NOT_FOUND : name_file(s, mapping, a);
-	a->address = s->address;
-	a->tgid = s->tgid;
-	return MAPPED;
+	s->pages = 1ull << a->order;
+	search_mappings(s, mapping);
+	if (s->address) {
+		a->address = s->address;
+		a->tgid = s->in.tgid;
+		return MAPPED;
+	}
+	if (s->anon || is_mapped(s, page))
+		return NOT_FOUND;
+	return name_file(s, mapping, a);
 }
 
 static long resolve_one(__u32 i, void *ctx)
@@ -349,7 +435,7 @@ extern void bpf_rcu_read_unlock(void) __ksym;
 SEC("syscall")
 int resolve(struct request *request)
 {
-	struct search s = {};
+	struct search s = { .steps_left = CALL_STEPS_MAX };
 
 	/* anon_vmas and VMAs are freed after a grace period: most reads meet live memory. */
 	bpf_rcu_read_lock();

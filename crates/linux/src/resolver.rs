@@ -62,7 +62,7 @@ mirror! {
         Kernel,
         /// Page cache of something that is not a regular file.
         Unopenable,
-        /// Anonymous, and no process was found.
+        /// Somebody maps it, but no process was found.
         NotFound,
         /// Page cache that no process maps, of this file.
         Cached,

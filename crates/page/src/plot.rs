@@ -16,16 +16,16 @@ use crate::Colour;
 /// Size of a drawing in its own units, of which it knows only whole ones; the page scales it.
 const SIZE: (u32, u32) = (820, 540);
 /// Height of a line of text.
-const TEXT: u32 = 32;
+pub(crate) const TEXT: u32 = 32;
 /// Widths of lines.
 const BOLD: u32 = 5;
-const THIN: u32 = 2;
+pub(crate) const THIN: u32 = 2;
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Drawn = Result<(), Box<dyn Error>>;
+pub(crate) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+pub(crate) type Drawn = Result<(), Box<dyn Error>>;
 
 /// A side with the places of its labels, which plotters would choose by itself.
-struct Scale {
+pub(crate) struct Scale {
     side: RangedCoordf64,
     labels: Vec<f64>,
 }
@@ -75,7 +75,7 @@ pub struct Axis<'a> {
 }
 
 impl Axis<'_> {
-    fn scale(&self) -> Scale {
+    pub(crate) fn scale(&self) -> Scale {
         // A label at the very end is not lost by rounding.
         let steps = |end: f64| end / self.step;
         let first = (steps(self.start) - 1e-9).ceil() as i64;
@@ -264,7 +264,7 @@ fn text(
     Text::new(words.to_owned(), beside, style.pos(Pos::new(h_pos, v_pos)))
 }
 
-fn svg(label: &str, draw: impl FnOnce(&Area<'_>) -> Drawn) -> Markup {
+pub(crate) fn svg(label: &str, draw: impl FnOnce(&Area<'_>) -> Drawn) -> Markup {
     let mut svg = String::new();
     let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
     let drawn = draw(&area).and_then(|()| Ok(area.present()?));

@@ -11,13 +11,16 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use serde::de::DeserializeOwned;
+
+use crate::v1::{self, ProfileV1};
 use crate::{Invalid, Profile};
 
 /// What a profile begins with.
 pub const MAGIC: &[u8; 8] = b"pghotprf";
 
 /// Of the format.
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 
 const HEADER_BYTES: usize = MAGIC.len() + 2 + 4;
 
@@ -52,7 +55,7 @@ pub enum Damage {
     #[error("it does not begin as one; `pghot record` writes them")]
     NotOne,
     /// By another pghot.
-    #[error("it has version {0} of the format, and this pghot reads version {VERSION}")]
+    #[error("it has version {0} of the format, and this pghot reads versions 1 to {VERSION}")]
     Version(u16),
     /// Cut off, or changed.
     #[error("its checksum is wrong: it was cut off or changed after the recording")]
@@ -90,20 +93,27 @@ pub fn decode(bytes: &[u8]) -> Result<Profile, Damage> {
         return Err(Damage::NotOne);
     };
     let version = u16::from_le_bytes([header[0], header[1]]);
-    if version != VERSION {
+    if !(v1::VERSION..=VERSION).contains(&version) {
         return Err(Damage::Version(version));
     }
     let body = &bytes[HEADER_BYTES..];
     if crc32fast::hash(body).to_le_bytes() != header[2..6] {
         return Err(Damage::Checksum);
     }
-    let (profile, rest) =
-        postcard::take_from_bytes::<Profile>(body).map_err(|_| Damage::Contents)?;
-    if !rest.is_empty() {
-        return Err(Damage::Contents);
-    }
+    let profile = match version {
+        v1::VERSION => whole::<ProfileV1>(body)?.into(),
+        _ => whole::<Profile>(body)?,
+    };
     profile.check()?;
     Ok(profile)
+}
+
+/// What the body holds, and nothing besides.
+fn whole<T: DeserializeOwned>(body: &[u8]) -> Result<T, Damage> {
+    match postcard::take_from_bytes(body) {
+        Ok((value, [])) => Ok(value),
+        _ => Err(Damage::Contents),
+    }
 }
 
 /// Whether a file begins as a profile does. False also of what cannot be read.
@@ -142,6 +152,7 @@ mod tests {
         let interval = |number, pages| Interval {
             number,
             cpu_us: 500_000,
+            lower: Touched::of(std::iter::once(700..701).collect()),
             touched: Touched::of(vec![pages, 700..701]),
         };
         Profile {
@@ -166,6 +177,32 @@ mod tests {
         assert_eq!(load(&path).unwrap(), sound());
         let error = load(&dir.path().join("none")).unwrap_err().to_string();
         assert!(error.contains("none: No such file"), "{error}");
+    }
+
+    /// The same recording, as version 1 wrote it.
+    #[test]
+    fn version_1_is_read() {
+        let sound = sound();
+        let intervals = |process: &Process| -> Vec<(u32, u64, Touched)> {
+            let intervals = process.intervals.iter();
+            intervals
+                .map(|it| (it.number, it.cpu_us, it.touched.clone()))
+                .collect()
+        };
+        let process = |it: &Process| (it.name.clone(), it.blocks, it.huge_blocks, intervals(it));
+        let processes: Vec<_> = sound.processes.iter().map(process).collect();
+        let old = (&sound.kernel, sound.interval_ms, sound.intervals, processes);
+        let mut bytes = with_header(&postcard::to_allocvec(&old).unwrap());
+        assert!(decode(&bytes).is_err(), "version 2 says more");
+        bytes[MAGIC.len()] = 1;
+        let read = decode(&bytes).unwrap();
+        let mut expected = sound;
+        for interval in &mut expected.processes[0].intervals {
+            interval.lower = Touched::default();
+        }
+        assert_eq!(read, expected);
+        bytes[MAGIC.len()] = 3;
+        assert_eq!(decode(&bytes), Err(Damage::Version(3)));
     }
 
     #[test]
@@ -200,6 +237,9 @@ mod tests {
         refused(&format!("{process}.intervals[3].touched"), |p| {
             p.processes[0].intervals[1].touched = Touched::of(vec![3..4, 1023..1025]);
         });
+        refused(&format!("{process}.intervals[3].lower"), |p| {
+            p.processes[0].intervals[1].lower = Touched::of(vec![4..5, 5..6]);
+        });
     }
 
     #[test]
@@ -211,8 +251,8 @@ mod tests {
             assert!(decode(&whole[..length]).is_err(), "{length}");
         }
         let mut later = whole.clone();
-        later[8] = 2;
-        assert_eq!(decode(&later), Err(Damage::Version(2)));
+        later[8] = 3;
+        assert_eq!(decode(&later), Err(Damage::Version(3)));
         let mut changed = whole.clone();
         *changed.last_mut().unwrap() ^= 1;
         assert_eq!(decode(&changed), Err(Damage::Checksum));

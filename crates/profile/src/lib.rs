@@ -2,16 +2,19 @@
 //! `pghot record` writes them, the simulator replays them.
 //!
 //! A profile tells nothing of what is in the pages, nor where they are: a process's pages are
-//! numbered in blocks of 2 MiB, in the order in which these were seen first. What is left of an
-//! address is whether two pages share a block.
+//! numbered in blocks of 2 MiB, in the order of their addresses and without the gaps. What is left
+//! of an address is which of two pages comes first.
 //!
 //! | module | job |
 //! |---|---|
 //! | [`file`] | profiles on disk: a header, a checksum, and the profile by `postcard` |
+//! | [`grid`] | a process's accesses by memory and time, as a heatmap draws them |
 //! | [`touched`] | sets of pages, as runs |
 
 pub mod file;
+pub mod grid;
 pub mod touched;
+mod v1;
 
 use serde::{Deserialize, Serialize};
 
@@ -71,6 +74,8 @@ pub struct Interval {
     pub cpu_us: u64,
     /// The pages that it touched, once or a million times.
     pub touched: Touched,
+    /// Of those, the pages that were in the lower tier.
+    pub lower: Touched,
 }
 
 /// What is wrong with a profile.
@@ -147,13 +152,15 @@ impl Process {
                 return Err(invalid(field("intervals"), what));
             }
             next = interval.number + 1;
-            let touched = interval.touched.check(self.pages());
-            touched.map_err(|what| {
-                invalid(
-                    field(&format!("intervals[{}].touched", interval.number)),
-                    what,
-                )
-            })?;
+            let touched = &interval.touched;
+            let of = |set| field(&format!("intervals[{}].{set}", interval.number));
+            let checked = touched.check(self.pages());
+            checked.map_err(|what| invalid(of("touched"), what))?;
+            let checked = interval.lower.check(self.pages());
+            checked.map_err(|what| invalid(of("lower"), what))?;
+            if !touched.contains(&interval.lower) {
+                return Err(invalid(of("lower"), "it has pages that were not touched"));
+            }
         }
         Ok(())
     }

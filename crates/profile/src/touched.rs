@@ -48,6 +48,18 @@ impl Touched {
         self.runs().map(|run| run.len() as u64).sum()
     }
 
+    /// Whether all pages of another set are in it, too.
+    pub(crate) fn contains(&self, other: &Touched) -> bool {
+        let mut runs = self.runs();
+        let mut run = runs.next();
+        other.runs().all(|part| {
+            while run.as_ref().is_some_and(|run| run.end <= part.start) {
+                run = runs.next();
+            }
+            (run.as_ref()).is_some_and(|run| run.start <= part.start && part.end <= run.end)
+        })
+    }
+
     /// Says what is wrong, if anything is; pages end before `limit`.
     pub(crate) fn check(&self, limit: u32) -> Result<(), String> {
         if !self.numbers.len().is_multiple_of(2) {
@@ -99,6 +111,17 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_set_contains_its_parts_and_nothing_else(
+            pages in prop::collection::btree_set(0u32..60, 0..40),
+            others in prop::collection::btree_set(0u32..60, 0..4),
+        ) {
+            let of = |pages: &BTreeSet<u32>| {
+                Touched::of(pages.iter().map(|page| *page..page + 1).collect())
+            };
+            prop_assert_eq!(of(&pages).contains(&of(&others)), pages.is_superset(&others));
+        }
+
         #[test]
         fn a_set_stays_what_it_is(pages in prop::collection::btree_set(0u32..500, 0..100)) {
             let touched = Touched::of(pages.iter().map(|page| *page..page + 1).collect());

@@ -2,6 +2,7 @@
 //! and the system under test do what is due.
 
 use pghot_engine::Totals;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -22,7 +23,7 @@ use crate::traffic::task::{Task, Thread};
 const LINE_BYTES: f64 = 64.0;
 
 /// What a run came to.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Run {
     /// The scenario's name.
     pub scenario: String,
@@ -61,7 +62,7 @@ impl Run {
 }
 
 /// One moment of a run; counts are since the start.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Sample {
     /// Simulated time.
     pub t_s: f64,

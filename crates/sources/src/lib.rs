@@ -41,6 +41,7 @@ use std::sync::Arc;
 use pghot_engine::Tunable;
 use pghot_engine::arbiter::Candidate;
 use pghot_hotness::{Pfn, Table};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 #[cfg(feature = "kernel")]
@@ -90,7 +91,7 @@ impl Descriptor {
 
 pghot_hotness::mirror! {
     /// Reports of one source, by what became of them: the first numbers of its program's `stats`.
-    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
     pub struct SourceStats = "source_counters" {
         /// Accesses that are in records.
         pub recorded: u64,

@@ -10,15 +10,22 @@ use crate::{Config, SOURCES, hint_fault, pgtscan};
 
 /// The sources that report. Its text and its range follow from [`SOURCES`].
 static ENABLED_SOURCES: LazyLock<Tunable> = LazyLock::new(|| {
-    let bits = SOURCES
-        .iter()
-        .map(|it| format!("{:#x} {}", it.bit, it.name));
+    let members = SOURCES.iter().map(|it| (it.name, u64::from(it.bit)));
+    let members = &*members.collect::<Vec<_>>().leak();
+    let bits = members.iter().map(|(name, bit)| format!("{name} {bit:#x}"));
     let bits = bits.collect::<Vec<_>>().join(", ");
+    let doc = format!(
+        "The hotness sources that report: their names with commas between, `default`, `none`, or \
+         the sum of their bits: {bits}."
+    );
     Tunable {
         name: "enabled_sources",
         unit: "",
-        kind: Kind::Mask,
-        doc: format!("The hotness sources that report, as a mask: {bits}.").leak(),
+        kind: Kind::Set {
+            of: "source",
+            members,
+        },
+        doc: doc.leak(),
         // pgtscan sees the shared and forked memory that hint faults do not, and stands in for them
         // while the kernel would promote in the fault.
         default: |_| (hint_fault::DESCRIPTOR.bit | pgtscan::DESCRIPTOR.bit).into(),
@@ -113,5 +120,42 @@ mod tests {
         assert_eq!(enabled_sources(&settings), bits);
         let beyond = format!("{:#x}", bits + 1);
         assert!(set(&mut settings, "enabled_sources", &beyond).is_err());
+    }
+
+    #[test]
+    fn sources_go_by_their_names() {
+        let mut settings = Settings::new(Format::Default);
+        let tunable = find("enabled_sources").unwrap();
+        let (two, faults) = ("page_cache, hint_fault", hint_fault::DESCRIPTOR.bit);
+        for (text, shown) in [
+            (two, "hint_fault,page_cache"),
+            ("none", "none"),
+            ("0", "none"),
+            ("mglru", "mglru"),
+            ("0x3", "hint_fault,hw_sample"),
+            ("default", "hint_fault,pgtscan"),
+        ] {
+            settings.set(tunable, text).unwrap();
+            assert_eq!(settings.show(tunable), shown);
+        }
+        settings.set(tunable, "hint_fault,hint_fault").unwrap();
+        assert_eq!(enabled_sources(&settings), faults);
+        for (text, why) in [
+            (
+                "hint_faults",
+                "there is no source `hint_faults`: did you mean `hint_fault`?",
+            ),
+            ("mglru,", "there is no source ``"),
+            ("mglru,0x1", "there is no source `0x1`"),
+            (
+                "",
+                "takes names with commas between, default, none or a mask, not ``",
+            ),
+            (",", "not `,`"),
+        ] {
+            let error = settings.set(tunable, text).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
+        assert_eq!(enabled_sources(&settings), faults, "nothing has changed");
     }
 }

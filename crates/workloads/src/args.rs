@@ -102,6 +102,14 @@ pub struct Args {
     #[arg(value_parser = clap::value_parser!(u32).range(0..=256))]
     pub forks: u32,
 
+    /// Have a search through all mappings of the memory meet this process's last
+    #[arg(long)]
+    pub mapped_last: bool,
+
+    /// Give back the first page of each huge page, and keep the rest
+    #[arg(long)]
+    pub holes: bool,
+
     /// Hint at the hot pages on this socket of pghot, once, before they are accessed
     #[arg(long, value_name = "SOCKET")]
     pub hint: Option<String>,

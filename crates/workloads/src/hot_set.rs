@@ -52,6 +52,16 @@ impl HotSet {
         Self { pages, is_hot }
     }
 
+    /// Without the first page of each unit.
+    pub fn without_first(mut self, unit_pages: u32) -> Self {
+        let is_first = |page: u32| page.is_multiple_of(unit_pages);
+        self.pages.retain(|&page| !is_first(page));
+        for (page, hot) in (0..).zip(&mut self.is_hot) {
+            *hot &= !is_first(page);
+        }
+        self
+    }
+
     /// The hot pages' numbers, ascending.
     pub fn pages(&self) -> &[u32] {
         &self.pages
@@ -142,6 +152,13 @@ mod tests {
                 .chunks(512)
                 .all(|unit| unit.iter().all(|hot| *hot == unit[0]))
         );
+    }
+
+    #[test]
+    fn first_pages_can_be_left_out() {
+        let set = HotSet::choose(PAGES, 100, Layout::Scattered, 512, 1).without_first(512);
+        assert_eq!(set.pages.len(), 4096 - 8);
+        assert!(!set.is_hot[512] && set.is_hot[513] && !set.pages.contains(&512));
     }
 
     #[test]

@@ -191,11 +191,50 @@ impl Region {
         }
     }
 
+    /// Maps all of it a second time, to the same place and with all its pages: who goes through the
+    /// mappings of the memory in the order in which they were made meets this one last.
+    pub fn map_last(&self) -> Result<()> {
+        let away = map_anon(self.range.len()).context("cannot reserve address space")?;
+        for (from, to) in [
+            (self.range.start, away.start),
+            (away.start, self.range.start),
+        ] {
+            let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+            let bytes = self.range.len();
+            // SAFETY: our own mapping goes to our own reservation and back, and the borrow of
+            // `self` keeps others from using it meanwhile: there are no threads yet.
+            let moved = unsafe { libc::mremap(from as *mut _, bytes, bytes, flags, to) };
+            if moved == libc::MAP_FAILED {
+                return Err(io::Error::last_os_error()).context("cannot move the mapping");
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives back the first page of each unit, with what it held.
+    pub fn make_holes(&self) -> Result<()> {
+        let unit_bytes = self.unit_pages() as usize * self.page_bytes;
+        for start in self.range().step_by(unit_bytes) {
+            // SAFETY: a page of our own mapping; from here on who reads it finds zeroes.
+            let given =
+                unsafe { libc::madvise(start as *mut _, self.page_bytes, libc::MADV_DONTNEED) };
+            if given != 0 {
+                return Err(io::Error::last_os_error()).context("cannot give back a page");
+            }
+        }
+        Ok(())
+    }
+
     /// Pages whose stamp is not what [`Region::populate`] wrote: their contents were lost.
     pub fn damaged_pages(&self, seed: u64) -> u64 {
+        self.damaged_among(seed, 0..self.pages())
+    }
+
+    /// The same of these pages alone.
+    pub fn damaged_among(&self, seed: u64, pages: impl Iterator<Item = u32>) -> u64 {
         let damaged =
             |page: &u32| self.stamp_word(*page).load(Ordering::Relaxed) != stamp(seed, *page);
-        (0..self.pages()).filter(damaged).count() as u64
+        pages.filter(damaged).count() as u64
     }
 
     /// The region as 8-byte words, page after page. Word 0 of a page is its stamp.

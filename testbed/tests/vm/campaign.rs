@@ -14,6 +14,9 @@ use crate::{Ctx, Test};
 const KILLS: u64 = 12;
 const LONG_KILLS: u64 = 1000;
 
+/// All settings are changed so long after the first, in ms, and some more.
+const SOON_MS: u64 = 500;
+
 const BALANCING: &str = "/proc/sys/kernel/numa_balancing";
 
 pub const TESTS: &[Test] = &[Test::new(
@@ -62,7 +65,18 @@ fn killed_at_any_moment(ctx: &mut Ctx) -> Result<()> {
     let kills = kills();
     for round in 0..kills {
         let mut daemon = ctx.vm.spawn(&["pghot", "run"])?;
-        let after_ms = random.below(start_ms * 5 / 4);
+        // How long a start takes varies more than the time in which settings change. So every other
+        // kill comes soon after the first change, however late that is.
+        let after_ms = match round % 2 {
+            0 => random.below(start_ms * 5 / 4),
+            _ => {
+                let limit = Duration::from_secs(60);
+                ctx.vm.wait_until("a setting has changed", limit, || {
+                    Ok(kernel_settings(&ctx.vm).is_ok_and(|now| now != original))
+                })?;
+                random.below(SOON_MS)
+            }
+        };
         std::thread::sleep(Duration::from_millis(after_ms));
         kill_with_keeper(&ctx.vm, &mut daemon)?;
         changed += u64::from(kernel_settings(&ctx.vm)? != original);
@@ -82,7 +96,7 @@ fn killed_at_any_moment(ctx: &mut Ctx) -> Result<()> {
         let now = kernel_settings(&ctx.vm)?;
         ensure!(
             now == original,
-            "killed {after_ms} ms after its start, in round {round}, it left {now:?} for \
+            "killed after {after_ms} ms, in round {round}, it left {now:?} for \
              {original:?}"
         );
         ensure!(
@@ -94,13 +108,13 @@ fn killed_at_any_moment(ctx: &mut Ctx) -> Result<()> {
     ensure!(kernel_settings(&ctx.vm)? == original);
     ctx.vm.write(BALANCING, balancing)?;
     println!(
-        "kill -9: {kills} at up to {} ms, {changed} while settings were changed; slowest restore \
+        "kill -9: {kills}, of those by the clock at up to {} ms, {changed} while settings were changed; slowest restore \
          {} ms",
         start_ms * 5 / 4,
         slowest.as_millis()
     );
     ensure!(
-        changed * 10 >= kills,
+        changed * 3 >= kills,
         "{changed} of {kills} kills came while settings were changed"
     );
     Ok(())

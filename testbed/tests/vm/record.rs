@@ -5,7 +5,7 @@ use anyhow::{Context, Result, ensure};
 use pghot_testbed::{Output, Vm};
 use serde_json::Value;
 
-use crate::rig::{Daemon, UNHURRIED, number, source, start_hotset};
+use crate::rig::{Daemon, UNHURRIED, number, source, start_hotset, start_workload};
 use crate::{Ctx, Test};
 
 pub const TESTS: &[Test] = &[
@@ -13,6 +13,11 @@ pub const TESTS: &[Test] = &[
         "a_recorded_program_can_be_replayed",
         "tiered3",
         record_and_replay,
+    ),
+    Test::new(
+        "the_heatmap_shows_how_a_hot_set_moves",
+        "tiered3",
+        moving_hot_set,
     ),
     Test::new(
         "a_recording_keeps_away_from_other_readers",
@@ -82,13 +87,13 @@ fn replay(vm: &Vm) -> Result<()> {
     let output = vm.exec(&[&argv[..], &flags].concat())?.success()?;
     let runs: Value = serde_json::from_str(&output.stdout)?;
     let near = |run: usize| -> Result<f64> {
-        let of = |name: &str| number(&runs, &format!("/{run}/counters/{name}"));
+        let of = |name: &str| number(&runs, &format!("/runs/{run}/counters/{name}"));
         Ok(of("near_accesses")? / of("accesses")?)
     };
-    ensure!(number(&runs, "/0/counters/promoted_pages")? == 0.0);
+    ensure!(number(&runs, "/runs/0/counters/promoted_pages")? == 0.0);
     ensure!((0.05..0.35).contains(&near(0)?), "{runs:#}");
     ensure!(near(1)? > near(0)? + 0.05, "{runs:#}");
-    let promoted_mib = number(&runs, "/1/counters/promoted_pages")? / 256.0;
+    let promoted_mib = number(&runs, "/runs/1/counters/promoted_pages")? / 256.0;
     ensure!((2.0..1.3 * HOT_MIB).contains(&promoted_mib), "{runs:#}");
     Ok(())
 }
@@ -105,6 +110,68 @@ fn summary(stdout: &str) -> Result<(f64, f64)> {
     Ok((numbers[0], numbers[1]))
 }
 
+/// One region after the other of 32 MiB in the lower tier, behind 96 MiB that lie idle in the top
+/// tier: the rows that are hot rise.
+fn moving_hot_set(ctx: &mut Ctx) -> Result<()> {
+    let vm = &ctx.vm;
+    let load = [
+        "overcommit",
+        "--size-mib",
+        "128",
+        "--near-mib",
+        "96",
+        "--home",
+        "2",
+        "--cpus",
+        "0",
+        "--accesses",
+        "150000000",
+    ];
+    let has_stat = vm.exists(DAMON_STAT)?;
+    if has_stat {
+        vm.write(DAMON_STAT, "N")?;
+    }
+    let (mut process, _) = start_workload(vm, "load", &load)?;
+    let pid = process.pid().to_string();
+    let flags = [
+        "--pid",
+        &pid,
+        "--seconds",
+        "40",
+        "--stall-max-ms",
+        "300",
+        "--rows",
+        "64",
+        "--json",
+    ];
+    let drawn = vm.exec(&[&["pghot", "heatmap"], &flags[..]].concat())?;
+    let maps: Value = serde_json::from_str(&drawn.success()?.stdout)?;
+    process.kill()?;
+    if has_stat {
+        vm.write(DAMON_STAT, "Y")?;
+    }
+    let map = &maps["programs"][0];
+    ensure!(map["name"] == "load", "{maps:#}");
+    let touched: Vec<Vec<u64>> = serde_json::from_value(map["touched"].clone())?;
+    let lower: Vec<Vec<u64>> = serde_json::from_value(map["lower"].clone())?;
+    // Libraries and stacks, of which a few pages are in use all the time, are in the top tier.
+    let sum = |cells: &[Vec<u64>]| cells.iter().flatten().sum::<u64>();
+    ensure!(2 * sum(&lower) > sum(&touched), "{maps:#}");
+    let hottest = |column: usize| {
+        let rows = lower.iter().enumerate().max_by_key(|(_, row)| row[column]);
+        rows.map_or(0, |(row, _)| row)
+    };
+    let columns = lower.first().map_or(0, Vec::len);
+    let path: Vec<usize> = (0..columns).map(hottest).collect();
+    let rises = path.windows(2).filter(|pair| pair[1] >= pair[0]).count();
+    let (first, last) = (path[1], path[columns - 2]);
+    ensure!(
+        last > first + 2 && 10 * rises >= 9 * (columns - 1),
+        "{path:?}: {maps:#}"
+    );
+    Ok(())
+}
+
 /// Two that clear accessed bits would each miss what the other has seen, so the second one is
 /// refused.
 fn one_reader(ctx: &mut Ctx) -> Result<()> {
@@ -116,10 +183,10 @@ fn one_reader(ctx: &mut Ctx) -> Result<()> {
     let short = ["--pid", pid.as_str(), "--seconds", "1"];
     let daemon = Daemon::start(vm, &["--enabled-sources", "0x5"])?;
     let refused = record(vm, &short)?;
-    let advice = "pghot set enabled_sources 0x1`";
+    let advice = "pghot set enabled_sources hint_fault`";
     ensure!(refused.stderr.contains(advice), "{refused:?}");
     ensure!(!vm.exists(PROFILE)?, "a profile, although it was refused");
-    vm.exec(&["pghot", "set", "enabled_sources", "0x1"])?
+    vm.exec(&["pghot", "set", "enabled_sources", "hint_fault"])?
         .success()?;
     let recorded = record(vm, &short)?.success()?;
     if vm.exists(DAMON_STAT)? {

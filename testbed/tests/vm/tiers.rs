@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use pghot_testbed::{Process, Vm};
 
 use crate::rig::{
@@ -75,11 +75,11 @@ fn fill_node_0(vm: &Vm, daemon: &Daemon) -> Result<Process> {
 /// Waits until so many MiB are promoted.
 fn promotes(vm: &Vm, daemon: &Daemon, mib: f64, seconds: u64) -> Result<()> {
     let what = format!("{mib} MiB are promoted");
-    vm.wait_until(&what, Duration::from_secs(seconds), || {
+    let promoted = vm.wait_until(&what, Duration::from_secs(seconds), || {
         let moved = outcome(&daemon.status().unwrap_or_default(), "moved");
         Ok(moved.is_ok_and(|moved| moved >= mib * MIB))
-    })?;
-    Ok(())
+    });
+    promoted.with_context(|| format!("{:#}", daemon.status().unwrap_or_default()))
 }
 
 /// With no free memory above its watermark, and demotion off, the top tier is not pushed into
@@ -250,7 +250,8 @@ fn an_offlined_node_is_let_go(ctx: &mut Ctx) -> Result<()> {
 
 fn without_a_lower_tier(ctx: &mut Ctx) -> Result<()> {
     refused(ctx.vm.exec(&["pghot", "run"])?, "lower memory tier")?;
-    refused(ctx.vm.exec(&["pghot", "run"])?, "make demo")
+    refused(ctx.vm.exec(&["pghot", "run"])?, "--wait-for-lower-tier")?;
+    refused(ctx.vm.exec(&["pghot", "run"])?, "pghot doctor")
 }
 
 fn doctor_reports_the_machine(ctx: &mut Ctx) -> Result<()> {

@@ -90,10 +90,10 @@ fn each_access_counts_once(ctx: &mut Ctx, mask: &str) -> Result<()> {
 /// Addresses of a process that were promoted more than once, as far as the journal is shown.
 fn moved_twice(vm: &Vm, pid: f64) -> Result<Vec<f64>> {
     let explain = ["pghot", "explain", "--last", "4096", "--json"];
-    let decisions: Vec<Value> = serde_json::from_str(&vm.exec(&explain)?.success()?.stdout)?;
-    let of_process = decisions
-        .iter()
-        .filter(|d| d["pid"].as_f64() == Some(pid) && d["outcome"] == "moved");
+    let told: Value = serde_json::from_str(&vm.exec(&explain)?.success()?.stdout)?;
+    let decisions = told["decisions"].as_array().into_iter().flatten();
+    let of_process =
+        decisions.filter(|d| d["pid"].as_f64() == Some(pid) && d["outcome"] == "moved");
     let mut addresses: Vec<f64> = of_process.filter_map(|d| d["address"].as_f64()).collect();
     ensure!(addresses.len() > 500, "only {} decisions", addresses.len());
     addresses.sort_by(f64::total_cmp);

@@ -113,13 +113,17 @@ fn readers(ctx: &mut Ctx) -> Result<()> {
     let status = run(member, &["status", "--json"])?.success()?.stdout;
     let status: Value = serde_json::from_str(&status)?;
     ensure!(outcome(&status, "moved")? >= 8192.0, "{status:#}");
+    for by in ["cgroup", "process"] {
+        let told = run(member, &["status", "--by", by])?.success()?.stdout;
+        ensure!(told.contains("PROMOTED"), "{told}");
+    }
     let frame = run(member, &["top", "--once"])?.success()?.stdout;
     ensure!(line(&frame, "hint_fault")?.contains("running"), "{frame}");
     let decisions = run(member, &["explain", "--last", "9", "--json"])?
         .success()?
         .stdout;
     let decisions: Value = serde_json::from_str(&decisions)?;
-    let decisions = decisions.as_array().context("no list")?;
+    let decisions = decisions["decisions"].as_array().context("no list")?;
     let is_silent = |decision: &Value| decision["pfn"].is_null() && decision["address"].is_null();
     ensure!(
         decisions.len() == 9 && decisions.iter().all(is_silent),

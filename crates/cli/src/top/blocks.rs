@@ -459,6 +459,8 @@ const HELP: &[(&str, &str)] = &[
     ("", ""),
     ("FAR, NEAR", "memory in the lower tier, and elsewhere"),
     ("FAR/s", "how much far memory grew or shrank in a second"),
+    ("HOT FAR", "far memory that is hot and waits, estimated"),
+    ("UP DOWN", "what pghot moved since the start"),
     ("READY/s", "accesses that made a page ready to go up"),
     (
         "CPU",

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use pghot_daemon::protocol::DecisionReport;
+use pghot_linux::groups::{Bytes, GroupDetail};
+use pghot_linux::processes::Process;
 use ratatui::text::Line;
 
 use super::block::line;
-use super::groups::{Bytes, GroupDetail};
 use super::look::{Look, Role, size, wrap};
 use super::model::Model;
-use super::programs::Program;
 use super::view::Opened;
 use crate::units::pages;
 
@@ -68,7 +68,7 @@ fn group(model: &Model, path: &str, look: Look, width: usize) -> Vec<Line<'stati
 }
 
 /// The nodes that have some of it, as many as fit.
-fn nodes(model: &Model, detail: &GroupDetail, programs: &[Program], width: usize) -> Vec<u32> {
+fn nodes(model: &Model, detail: &GroupDetail, programs: &[Process], width: usize) -> Vec<u32> {
     let kinds = detail.kinds.iter().map(|(_, bytes)| bytes);
     let all = kinds.chain(programs.iter().filter_map(|program| program.bytes.as_ref()));
     let mut nids: BTreeSet<u32> = model.nodes.iter().map(|node| node.nid).collect();

@@ -5,19 +5,19 @@ mod blocks;
 mod budget;
 mod detail;
 mod draw;
-mod groups;
+#[cfg(test)]
+mod film;
 mod history;
 mod keys;
-mod look;
+pub mod look;
 mod model;
 mod nodes;
-mod programs;
 mod rates;
 mod rows;
 mod screen;
 mod table;
 #[cfg(test)]
-mod testing;
+pub mod testing;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -29,9 +29,11 @@ use std::thread;
 use anyhow::{Result, anyhow};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use pghot_daemon::config::Options;
+use pghot_daemon::protocol::{Request, ask_as_reader};
 use pghot_linux::SysRoot;
 
-use crate::args::{Usage, config, option_arg, options};
+use crate::args::{config, option_arg, paths};
+use crate::exit::Failure;
 use crate::output::say;
 use look::Look;
 use model::Model;
@@ -68,7 +70,7 @@ pub fn command() -> Command {
 
 /// Runs it.
 pub fn run(matches: &ArgMatches) -> Result<()> {
-    let options = options(matches)?;
+    let options = paths(matches)?;
     let look = Look::of(|name| std::env::var(name).ok());
     if matches.get_flag("once") {
         let width = matches.get_one::<u16>("width").copied();
@@ -78,13 +80,15 @@ pub fn run(matches: &ArgMatches) -> Result<()> {
     if !stdout().is_terminal() || is_dumb {
         let sentence = "`pghot top` needs a terminal that it can draw on, and this is none: use \
                         `pghot top --once` or `pghot status`";
-        return Err(Usage(sentence.to_owned()).into());
+        return Err(Failure::Usage(sentence.to_owned()).into());
     }
     screen::run(options, look)
 }
 
 /// Two looks make rates. Without control groups, processes are shown.
 fn once(options: Options, look: Look, width: u16) -> Result<String> {
+    // Says why nobody answers, and with which status this ends.
+    ask_as_reader(&options, &Request::Status)?;
     let mut watcher = Watcher::new(options, SysRoot::default());
     let (mut model, mut view) = (Model::default(), View::default());
     for _ in 0..2 {

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use pghot_daemon::protocol::DecisionReport;
 use pghot_daemon::status::Status;
+use pghot_linux::groups::{Bytes, Group, GroupDetail};
+use pghot_linux::processes::Process;
 
-use super::groups::{Bytes, Group, GroupDetail};
 use super::history::{History, SAMPLES};
 use super::nodes::NodeMemory;
-use super::programs::Program;
 use super::rates::Rates;
 use super::watch::{Found, PERIOD, Seen};
 
@@ -38,9 +38,9 @@ pub struct Model {
     /// How far memory of a group changed, in bytes per second.
     pub changes: BTreeMap<String, f64>,
     /// The group that was opened, by its path: `None` if it is gone.
-    pub group: Option<(String, Option<GroupDetail>, Vec<Program>)>,
+    pub group: Option<(String, Option<GroupDetail>, Vec<Process>)>,
     /// Processes.
-    pub programs: Option<Vec<Program>>,
+    pub programs: Option<Vec<Process>>,
     /// Decisions, or why they cannot be told.
     pub decisions: Option<Result<Vec<DecisionReport>, String>>,
     /// What is said of the page at an address of a process.

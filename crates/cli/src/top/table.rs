@@ -2,12 +2,13 @@
 
 use std::cmp::Ordering;
 
+use pghot_daemon::owners::OwnerMoves;
 use pghot_daemon::protocol::DecisionReport;
+use pghot_linux::groups::Group;
+use pghot_linux::processes::{Process, printable};
 
-use super::groups::Group;
 use super::look::{Look, Role, percent, size};
 use super::model::Model;
-use super::programs::{Program, printable};
 use super::view::{Opened, Tab, Target, View};
 use crate::units::count;
 
@@ -74,6 +75,9 @@ const GROUPS: &[Column] = &[
     column("NEAR", 10, 2),
     column("FAR SHARE", 15, 4),
     column("FAR/s", 12, 3),
+    column("HOT FAR", 10, 5),
+    column("UP", 10, 6),
+    column("DOWN", 10, 7),
     column("CGROUP", 0, 0),
 ];
 
@@ -82,6 +86,8 @@ const PROGRAMS: &[Column] = &[
     column("NEAR", 10, 3),
     column("RSS", 10, 2),
     column("FAR SHARE", 15, 4),
+    column("HOT FAR", 10, 5),
+    column("UP", 10, 6),
     column("PID", 8, 1),
     column("PROGRAM", 0, 0),
 ];
@@ -173,7 +179,28 @@ fn share(far: u64, near: u64, look: Look) -> Cell {
     number(format!("{full}{rest} {:>6}", percent(share)), share)
 }
 
+/// What the daemon counted of an owner, in bytes: hot in the lower tier, promoted, demoted.
+fn moves<'a>(
+    owners: impl IntoIterator<Item = &'a OwnerMoves>,
+    is_it: impl Fn(&OwnerMoves) -> bool,
+) -> [Cell; 3] {
+    let mut of_it = owners.into_iter().filter(|owner| is_it(owner)).peekable();
+    if of_it.peek().is_none() {
+        return [unknown(), unknown(), unknown()];
+    }
+    let sum = of_it.fold([0; 3], |[ready, up, down], it| {
+        let demoted = it.demoted_pages.unwrap_or(0);
+        [
+            ready + it.ready_pages,
+            up + it.promoted_pages,
+            down + demoted,
+        ]
+    });
+    sum.map(|pages| bytes(pages << 12))
+}
+
 fn groups(model: &Model, look: Look) -> Table {
+    let counted = || model.status.iter().flat_map(|status| &status.cgroups);
     let row = |group: &Group| {
         let (far, near) = model.far_and_near(&group.bytes);
         let change = model.changes.get(&group.path).map(|change| {
@@ -185,6 +212,7 @@ fn groups(model: &Model, look: Look) -> Table {
             number(text, *change)
         });
         let path = printable(&group.path);
+        let [hot, up, down] = moves(counted(), |it| it.name == group.path);
         Row {
             name: group.path.clone(),
             cells: vec![
@@ -192,6 +220,9 @@ fn groups(model: &Model, look: Look) -> Table {
                 bytes(near),
                 share(far, near, look),
                 change.unwrap_or_else(unknown),
+                hot,
+                up,
+                down,
                 words(path),
             ],
             target: Target::Open(Opened::Group(group.path.clone())),
@@ -211,7 +242,8 @@ fn groups(model: &Model, look: Look) -> Table {
 }
 
 fn programs(model: &Model, look: Look) -> Table {
-    let row = |program: &Program| {
+    let counted = || model.status.iter().flat_map(|status| &status.processes);
+    let row = |program: &Process| {
         let by_tier = program
             .bytes
             .as_ref()
@@ -219,6 +251,7 @@ fn programs(model: &Model, look: Look) -> Table {
         let tiers = by_tier.map(|(far, near)| [bytes(far), bytes(near), share(far, near, look)]);
         let [far, near, share] = tiers.unwrap_or_else(|| [unknown(), unknown(), unknown()]);
         let pid = program.pid.to_string();
+        let [hot, up, _] = moves(counted(), |it| it.pid == Some(program.pid));
         Row {
             name: pid.clone(),
             cells: vec![
@@ -226,6 +259,8 @@ fn programs(model: &Model, look: Look) -> Table {
                 near,
                 bytes(program.rss_bytes),
                 share,
+                hot,
+                up,
                 number(pid, f64::from(program.pid)),
                 words(program.name.clone()),
             ],
@@ -307,12 +342,20 @@ mod tests {
         ];
         assert_eq!(last_column(&table), by_far);
         assert!(table.rows.iter().all(|row| row.cells.len() == GROUPS.len()));
-        for _ in 0..4 {
+        for _ in 0..7 {
             assert_eq!(view.key(key(KeyCode::Char('s')), &table), Act::Draw);
         }
         let table = Table::of(&model, &view, LOOK);
         assert_eq!(last_column(&table)[0], "/init.scope", "by the alphabet");
-        view.key(key(KeyCode::Char('S')), &table);
+        view.sort[0] = 5;
+        let table = Table::of(&model, &view, LOOK);
+        assert_eq!(last_column(&table)[0], by_far[1], "most of it went up");
+        assert_eq!(table.rows[0].cells[4].text, "4.0 MiB");
+        assert_eq!(
+            table.rows[2].cells[5].text, "-",
+            "nothing was counted of it"
+        );
+        view.sort[0] = 3;
         let table = Table::of(&model, &view, LOOK);
         assert_eq!(
             table.rows[2].cells[3].text, "-",
@@ -348,7 +391,7 @@ mod tests {
         view.key(key(KeyCode::Char('j')), &table);
         view.key(key(KeyCode::Char('j')), &table);
         assert_eq!(view.selected.as_deref(), Some("/init.scope"));
-        view.sort[0] = 4;
+        view.sort[0] = 7;
         let table = Table::of(&model, &view, LOOK);
         assert_eq!(table.selected(&view), 0);
         view.key(key(KeyCode::Enter), &table);

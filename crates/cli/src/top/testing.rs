@@ -3,19 +3,20 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use pghot_daemon::owners::OwnerMoves;
 use pghot_daemon::protocol::DecisionReport;
 use pghot_daemon::status::{LowerNode, PastRuns, SourceReport, SourceState, Status, TopNode};
 use pghot_engine::demoter::DemoterReport;
 use pghot_engine::marking::MarkingReport;
 use pghot_engine::{Held, Outcome};
+use pghot_linux::groups::{Group, GroupDetail};
+use pghot_linux::processes::Process;
 use pghot_sources::{SourceCost, SourceStats};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::groups::{Group, GroupDetail};
 use super::look::Look;
 use super::model::Model;
 use super::nodes::NodeMemory;
-use super::programs::Program;
 use super::watch::{Found, Seen};
 
 /// Everything that a terminal can show.
@@ -82,6 +83,11 @@ pub fn status_at(up_s: f64) -> Status {
             changes: [(990_000, room.into()), (995_000, "now".into())].into(),
             ..DemoterReport::default()
         },
+        cgroups: vec![
+            owner("/system.slice/redis.service", 2048, times(10)),
+            owner("/user.slice/session-1.scope", 1024, times(990)),
+        ],
+        processes: vec![process(4242, "redis-server", 2048, times(10))],
         sources: sources(times),
         marking: Some(MarkingReport {
             size_mb: 32,
@@ -99,6 +105,23 @@ pub fn status_at(up_s: f64) -> Status {
         .map(|(name, grown)| (name.to_owned(), grown))
         .into(),
         ..Status::default()
+    }
+}
+
+fn process(pid: u32, name: &str, ready_pages: u64, promoted_pages: u64) -> OwnerMoves {
+    OwnerMoves {
+        pid: Some(pid),
+        ..owner(name, ready_pages, promoted_pages)
+    }
+}
+
+fn owner(name: &str, ready_pages: u64, promoted_pages: u64) -> OwnerMoves {
+    OwnerMoves {
+        name: name.into(),
+        ready_pages,
+        promoted_pages,
+        demoted_pages: Some(0),
+        ..OwnerMoves::default()
     }
 }
 
@@ -189,13 +212,13 @@ pub fn looks(seconds: u64) -> impl Iterator<Item = Seen> {
 
 /// What is found when all tabs are looked at.
 pub fn found() -> Vec<Found> {
-    let redis = Program {
+    let redis = Process {
         pid: 4242,
         name: "redis-server".into(),
         rss_bytes: 5 * GIB,
         bytes: Some([(0, GIB), (2, 4 * GIB)].into()),
     };
-    let huge = Program {
+    let huge = Process {
         pid: 99,
         name: "huge".into(),
         rss_bytes: 300 * GIB,

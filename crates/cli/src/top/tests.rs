@@ -13,6 +13,7 @@ use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier};
 
 use super::draw::{picture, plain, text};
+use super::film::svg;
 use super::look::Look;
 use super::model::Model;
 use super::table::Table;
@@ -95,6 +96,41 @@ fn rows_open_and_close() {
     assert_frame("decision", &plain(&draw(&model, &view, LOOK, 80, 24)));
     keys(&mut view, &model, &[KeyCode::Esc, KeyCode::Char('?')]);
     assert_frame("help", &plain(&draw(&model, &view, LOOK, 80, 24)));
+}
+
+/// A tour of the tables, drawn by the code that draws them on terminals. Its picture in the README
+/// is made by `PGHOT_BLESS=1 cargo test -p pghot-cli the_readme`.
+#[test]
+fn the_readme_shows_what_is_drawn() {
+    let mut frames = Vec::new();
+    let mut shoot = |model: &Model, view: &View, shown_s| {
+        frames.push((draw(model, view, LOOK, 100, 30), shown_s));
+    };
+    let (mut growing, mut view) = (Model::default(), View::default());
+    for (seen, second) in looks(40).zip(1..) {
+        growing.take(seen);
+        if second > 36 {
+            shoot(&growing, &view, 1.0);
+        }
+    }
+    let model = model();
+    for (key, shown_s) in [
+        (KeyCode::Enter, 3.0),
+        (KeyCode::Esc, 1.0),
+        (KeyCode::Tab, 2.0),
+        (KeyCode::Tab, 2.0),
+        (KeyCode::Enter, 4.0),
+    ] {
+        keys(&mut view, &model, &[key]);
+        shoot(&model, &view, shown_s);
+    }
+    let drawn = svg(&frames);
+    assert!(drawn.len() < 100_000, "{}", drawn.len());
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/images/top.svg");
+    if std::env::var_os("PGHOT_BLESS").is_some() {
+        fs::write(&file, &drawn).unwrap();
+    }
+    assert!(drawn == fs::read_to_string(&file).unwrap_or_default());
 }
 
 #[test]

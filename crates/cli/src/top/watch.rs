@@ -10,12 +10,12 @@ use pghot_daemon::protocol::DecisionReport;
 use pghot_daemon::protocol::{Request, Response, ask, ask_as_reader};
 use pghot_daemon::status::Status;
 use pghot_linux::SysRoot;
+use pghot_linux::groups::{self, Group, GroupDetail};
+use pghot_linux::processes::{self, Process};
 use pghot_linux::topology::Topology;
 
 use super::budget::Budget;
-use super::groups::{self, Group, GroupDetail};
 use super::nodes::{self, NodeMemory};
-use super::programs::{self, Program};
 
 /// Between two looks at the daemon.
 pub const PERIOD: Duration = Duration::from_secs(1);
@@ -54,9 +54,9 @@ pub enum Found {
     /// All groups, or why they cannot be told.
     Groups(Result<Vec<Group>, String>),
     /// A group by its path, and its processes; `None` if it is gone.
-    Group(String, Option<GroupDetail>, Vec<Program>),
+    Group(String, Option<GroupDetail>, Vec<Process>),
     /// The largest processes.
-    Programs(Vec<Program>),
+    Programs(Vec<Process>),
     /// The newest decisions, or why they cannot be told.
     Decisions(Result<Vec<DecisionReport>, String>),
     /// What `pghot explain` says of the page at an address of a process.
@@ -142,10 +142,10 @@ impl Watcher {
             Focus::Group(path) => {
                 let detail = groups::detail(&self.root, path);
                 let pids = detail.as_ref().map_or(&[][..], |detail| &detail.pids);
-                let programs = programs::read(&self.root, Some(pids));
+                let programs = processes::read(&self.root, Some(pids));
                 Found::Group(path.clone(), detail, programs)
             }
-            Focus::Programs => Found::Programs(programs::read(&self.root, None)),
+            Focus::Programs => Found::Programs(processes::read(&self.root, None)),
             Focus::Decisions => Found::Decisions(self.decisions()),
             Focus::Page { pid, address } => {
                 Found::Page(*pid, *address, self.explain(*pid, *address))

@@ -4,7 +4,9 @@ use std::borrow::Cow;
 
 use pghot_sources::{SourceCost, SourceStats};
 
-use crate::latency::LatencyReport;
+use crate::durations::{BOUNDS_US, Durations};
+use crate::latency::{BOUNDS_MS, LatencyReport};
+use crate::owners::OwnerMoves;
 use crate::status::{LowerNode, SourceReport, SourceState, Status, TopNode};
 
 /// What a metric counts or shows.
@@ -67,7 +69,37 @@ pub(super) struct Sample {
 pub(super) enum Value {
     Whole(u64),
     Real(f64),
-    Waits(LatencyReport),
+    Counts(Counts),
+}
+
+/// Counts by size, in seconds.
+#[derive(Debug)]
+pub(super) struct Counts {
+    /// Upper bounds; a last count has those beyond.
+    pub bounds_s: Vec<f64>,
+    /// Of a daemon that measured nothing there are none.
+    pub counts: Vec<u64>,
+    pub sum_s: f64,
+}
+
+impl From<&LatencyReport> for Counts {
+    fn from(waits: &LatencyReport) -> Counts {
+        Counts {
+            bounds_s: BOUNDS_MS.map(|bound| bound as f64 / 1e3).into(),
+            counts: waits.counts.clone(),
+            sum_s: waits.sum_ms / 1e3,
+        }
+    }
+}
+
+impl From<&Durations> for Counts {
+    fn from(durations: &Durations) -> Counts {
+        Counts {
+            bounds_s: BOUNDS_US.map(|bound| bound as f64 / 1e6).into(),
+            counts: durations.counts.into(),
+            sum_s: durations.sum_us as f64 / 1e6,
+        }
+    }
 }
 
 /// The samples of a metric.
@@ -93,9 +125,22 @@ impl Samples {
         }
     }
 
+    pub(super) fn durations(&mut self, status: &Status, of: impl Fn(&LowerNode) -> &Durations) {
+        for node in &status.lower_tier {
+            self.add(vec![label(node.nid)], Value::Counts(of(node).into()));
+        }
+    }
+
     pub(super) fn top(&mut self, status: &Status, value: impl Fn(&TopNode) -> u64) {
         for node in &status.top_tier {
             self.add(vec![label(node.nid)], Value::Whole(value(node)));
+        }
+    }
+
+    pub(super) fn cgroups(&mut self, status: &Status, value: impl Fn(&OwnerMoves) -> u64) {
+        for cgroup in &status.cgroups {
+            let labels = vec![cgroup.name.clone().into()];
+            self.add(labels, Value::Whole(value(cgroup)));
         }
     }
 

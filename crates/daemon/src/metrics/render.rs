@@ -10,7 +10,6 @@ use prometheus_client::registry::{Registry, Unit};
 
 use super::metric::{Kind, Metric, Sample, Samples, Value};
 use super::table::METRICS;
-use crate::latency::BOUNDS_MS;
 use crate::status::Status;
 
 /// A text format.
@@ -129,14 +128,12 @@ fn value(encoder: &mut MetricEncoder<'_>, kind: Kind, value: &Value) -> fmt::Res
         }
         (_, Value::Whole(whole)) => encoder.encode_gauge(whole),
         (_, Value::Real(real)) => encoder.encode_gauge(real),
-        (_, Value::Waits(waits)) => {
-            let bounds = BOUNDS_MS.map(|bound| bound as f64 / 1000.0).into_iter();
-            let bounds = bounds.chain([f64::INFINITY]);
-            // A status without counts, of a daemon that measured nothing, has zeros.
-            let counts = waits.counts.iter().copied().chain(std::iter::repeat(0));
+        (_, Value::Counts(of)) => {
+            let bounds = of.bounds_s.iter().copied().chain([f64::INFINITY]);
+            let counts = of.counts.iter().copied().chain(std::iter::repeat(0));
             let buckets: Vec<(f64, u64)> = bounds.zip(counts).collect();
-            let sum_s = waits.sum_ms / 1000.0;
-            encoder.encode_histogram::<NoLabelSet>(sum_s, waits.samples, &buckets, None)
+            let all = of.counts.iter().sum();
+            encoder.encode_histogram::<NoLabelSet>(of.sum_s, all, &buckets, None)
         }
     }
 }
@@ -148,6 +145,7 @@ mod tests {
     use pghot_engine::{Held, Outcome};
 
     use super::*;
+    use crate::owners::OwnerMoves;
     use crate::status::{LowerNode, SourceReport, SourceState, TopNode};
     use crate::{compose, testing};
 
@@ -157,6 +155,7 @@ mod tests {
             nid: 2,
             ..LowerNode::default()
         };
+        lower.batch_durations.add(20_000_000);
         lower.totals.outcomes.add(Outcome::Moved, 65_536);
         lower.totals.outcomes.add(Outcome::Busy, 3);
         lower.last_pass.held.insert(Held::NoRoom, 30);
@@ -166,6 +165,13 @@ mod tests {
             cpu_s: 1.5,
             ..Status::default()
         };
+        status.cgroups.push(OwnerMoves {
+            name: "/a \"quoted\"".into(),
+            promoted_pages: 65_536,
+            not_moved: [("busy".to_owned(), 3)].into(),
+            ready_pages: 30,
+            ..OwnerMoves::default()
+        });
         status.top_tier.push(TopNode {
             nid: 0,
             room_pages: 512,
@@ -219,6 +225,9 @@ mod tests {
             "pghot_outcomes_total{nid=\"2\",outcome=\"gone\"} 0",
             "pghot_held_pages{nid=\"2\",reason=\"no_room\"} 30",
             "pghot_held_pages{nid=\"2\",reason=\"rate_limit\"} 0",
+            r#"pghot_cgroup_outcomes_total{cgroup="/a \"quoted\"",outcome="moved"} 65536"#,
+            r#"pghot_cgroup_outcomes_total{cgroup="/a \"quoted\"",outcome="busy"} 3"#,
+            r#"pghot_cgroup_ready_pages{cgroup="/a \"quoted\""} 30"#,
             "pghot_room_pages{nid=\"0\"} 512",
             "pghot_source_state{source=\"hint_fault\",state=\"disabled\"} 1",
             "pghot_source_state{source=\"hint_fault\",state=\"running\"} 0",
@@ -228,6 +237,9 @@ mod tests {
             "pghot_ready_to_moved_seconds_bucket{le=\"0.5\"} 2",
             "pghot_ready_to_moved_seconds_bucket{le=\"60.0\"} 2",
             "pghot_ready_to_moved_seconds_bucket{le=\"+Inf\"} 3",
+            "pghot_batch_duration_seconds_bucket{le=\"0.01\",nid=\"2\"} 0",
+            "pghot_batch_duration_seconds_bucket{le=\"0.025\",nid=\"2\"} 1",
+            "pghot_batch_duration_seconds_sum{nid=\"2\"} 0.02",
             "pghot_cpu_seconds_total 1.5",
         ] {
             assert!(

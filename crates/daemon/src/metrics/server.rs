@@ -12,8 +12,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use listenfd::ListenFd;
+use pghot_events::event;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use tracing::{info, warn};
 
 use super::http::{Answer, judge};
 use super::render::{Format, classic, render};
@@ -94,7 +94,7 @@ impl Server {
     ) -> io::Result<Server> {
         listener.set_nonblocking(true)?;
         if let Ok(address) = listener.local_addr() {
-            info!("metrics on http://{address}/metrics");
+            event!(metrics_served, "metrics on http://{address}/metrics");
         }
         let (wake, woken) = UnixStream::pair()?;
         let mut page = Page {
@@ -114,7 +114,7 @@ impl Server {
     pub fn stop(self) {
         drop(self.wake);
         if let Some(Err(_)) = joined_by(self.thread, Instant::now() + ENDING_MAX) {
-            warn!("the metrics thread had panicked");
+            event!(metrics_stopped, "the metrics thread had panicked");
         }
     }
 }
@@ -167,7 +167,7 @@ fn serve<F: FnMut() -> Status>(listener: &TcpListener, woken: &UnixStream, page:
             Ok(ready) => ready,
             Err(rustix::io::Errno::INTR) => continue,
             Err(error) => {
-                warn!("metrics are not served any more: {error}");
+                event!(metrics_stopped, "metrics are not served any more: {error}");
                 return;
             }
         };
@@ -241,7 +241,7 @@ fn accept(listener: &TcpListener, clients: &mut Vec<Client>) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => return,
             Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
             Err(error) => {
-                warn!("cannot accept a scrape: {error}");
+                event!(client_refused, "cannot accept a scrape: {error}");
                 thread::sleep(PAUSE);
                 return;
             }

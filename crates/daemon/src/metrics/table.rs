@@ -1,7 +1,8 @@
 //! The table of metrics: what each is, and how it is read from a status.
 //!
 //! A counter starts at 0 with the daemon and never goes back while it runs. Labels are bounded:
-//! nodes, sources, tunables, and words that `status` and `explain` use too.
+//! nodes, sources, tunables, words that `status` and `explain` use too, and the cgroups that the
+//! engine counts apart, of which there are at most [`pghot_engine::owners::CGROUPS_MAX`].
 
 use std::borrow::Cow;
 
@@ -34,6 +35,7 @@ fn demotion(report: &DemoterReport) -> &'static str {
 
 const NID: &[&str] = &["nid"];
 const SOURCE: &[&str] = &["source"];
+const CGROUP: &[&str] = &["cgroup"];
 
 const fn metric(
     kind: Kind,
@@ -148,17 +150,19 @@ pub const METRICS: &[Metric] = &[
         "Passes of the migrator over the node; they go on while nothing moves.",
         |status, to| to.lower(status, |node| node.totals.passes),
     ),
-    gauge(
-        ("pghot_last_pass_duration_seconds", "seconds"),
+    metric(
+        Kind::Histogram,
+        ("pghot_pass_duration_seconds", "seconds"),
         NID,
-        "How long the newest pass took.",
-        |status, to| {
-            for node in &status.lower_tier {
-                let pass = &node.last_pass;
-                let ms = pass.ended_ms.saturating_sub(pass.started_ms);
-                to.add(vec![label(node.nid)], Value::Real(ms as f64 / 1000.0));
-            }
-        },
+        "How long passes took.",
+        |status, to| to.durations(status, |node| &node.pass_durations),
+    ),
+    metric(
+        Kind::Histogram,
+        ("pghot_batch_duration_seconds", "seconds"),
+        NID,
+        "How long the kernel took for batches.",
+        |status, to| to.durations(status, |node| &node.batch_durations),
     ),
     gauge(
         ("pghot_node_absent", ""),
@@ -189,7 +193,7 @@ pub const METRICS: &[Metric] = &[
         ("pghot_ready_to_moved_seconds", "seconds"),
         &[],
         "How long sampled pages waited from ready to moved; one page in 64 is sampled.",
-        |status, to| to.add(Vec::new(), Value::Waits(status.latency.clone())),
+        |status, to| to.add(Vec::new(), Value::Counts((&status.latency).into())),
     ),
     // --- The top tier ---
     gauge(
@@ -226,6 +230,38 @@ pub const METRICS: &[Metric] = &[
         &[],
         "Times that the kernel was asked to age the pages of the top tier.",
         |status, to| to.whole(status.demoter.agings),
+    ),
+    // --- Cgroups ---
+    counter(
+        ("pghot_cgroup_outcomes", ""),
+        &["cgroup", "outcome"],
+        "Base pages by cgroup and by how an attempt to promote them ended; outcomes that were \
+         never met are left out.",
+        |status, to| {
+            for cgroup in &status.cgroups {
+                let moved = (Outcome::Moved.name(), cgroup.promoted_pages);
+                let others = cgroup
+                    .not_moved
+                    .iter()
+                    .map(|(name, pages)| (&name[..], *pages));
+                for (outcome, pages) in std::iter::once(moved).chain(others) {
+                    let labels = vec![cgroup.name.clone().into(), outcome.to_owned().into()];
+                    to.add(labels, Value::Whole(pages));
+                }
+            }
+        },
+    ),
+    counter(
+        ("pghot_cgroup_demoted_pages", "pages"),
+        CGROUP,
+        "Base pages of a cgroup that pghot had the kernel demote.",
+        |status, to| to.cgroups(status, |cgroup| cgroup.demoted_pages.unwrap_or(0)),
+    ),
+    gauge(
+        ("pghot_cgroup_ready_pages", "pages"),
+        CGROUP,
+        "Base pages of a cgroup that are hot and wait in the lower tier, estimated from a sample.",
+        |status, to| to.cgroups(status, |cgroup| cgroup.ready_pages),
     ),
     // --- Sources ---
     gauge(
@@ -357,6 +393,18 @@ pub const METRICS: &[Metric] = &[
         &[],
         "Warnings that `pghot status` shows.",
         |status, to| to.whole(status.warnings.len() as u64),
+    ),
+    counter(
+        ("pghot_lost_log_lines", "lines"),
+        &[],
+        "Lines of the log that its reader was too slow for.",
+        |status, to| to.whole(status.lost.log_lines),
+    ),
+    counter(
+        ("pghot_lost_spans", "spans"),
+        &[],
+        "Spans of traces that the collector did not take.",
+        |status, to| to.whole(status.lost.spans),
     ),
     counter(
         ("pghot_cpu_seconds", "seconds"),

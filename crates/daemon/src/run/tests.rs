@@ -14,6 +14,8 @@ use crate::config;
 use crate::shared::Published;
 use crate::testing::{LOWER_PFN, daemon, daemon_of, write};
 
+mod reloads;
+
 /// A fake machine in real time, which panics on request.
 #[derive(Default)]
 struct TestHost {
@@ -280,7 +282,7 @@ fn a_migrator_that_never_returns_does_not_keep_the_settings() {
 }
 
 #[test]
-fn a_machine_without_a_lower_tier_is_told_of_the_demo() {
+fn a_machine_without_a_lower_tier_is_told_what_one_is() {
     let dir = tempfile::tempdir().unwrap();
     let (shared, _) = daemon(dir.path());
     let tiers = shared.root.sys.join("devices/virtual/memory_tiering");
@@ -292,5 +294,7 @@ fn a_machine_without_a_lower_tier_is_told_of_the_demo() {
     let keeper = Keeper::in_thread(&shared.root, &options.state_file).unwrap();
     let error = run(options, &shared.root, keeper).unwrap_err();
     assert!(matches!(error, RunError::NoLowerTier), "{error}");
-    assert!(error.to_string().contains("make demo"));
+    for advice in ["CXL", "--wait-for-lower-tier", "pghot doctor"] {
+        assert!(error.to_string().contains(advice), "{error}");
+    }
 }

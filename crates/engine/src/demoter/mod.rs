@@ -14,9 +14,11 @@
 
 mod reclaim;
 mod report;
+mod shares;
 mod survey;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use pghot_hotness::Nid;
 
@@ -83,6 +85,8 @@ pub struct Demoter {
     longest_again_ms: u64,
     /// When pages last waited for room.
     wanted_ms: u64,
+    /// By the last pass.
+    demoted: Vec<(Arc<str>, u64)>,
 }
 
 /// When a node was aged: in pairs, as far apart as pages must be idle, and then not before the time
@@ -106,6 +110,11 @@ impl Demoter {
         &self.report
     }
 
+    /// Whose pages the last pass has demoted, by the paths of cgroups; of one several times.
+    pub fn demoted(&self) -> &[(Arc<str>, u64)] {
+        &self.demoted
+    }
+
     /// Whether room is made by this, so that promotion need not wake the kernel's own reclaim.
     pub fn is_able(&self) -> bool {
         self.report.unable.is_none()
@@ -120,6 +129,7 @@ impl Demoter {
     /// One pass over all targets; returns the ms until the next.
     pub fn pass(&mut self, demand: &Demand, settings: &Settings, machine: &mut dyn Reclaim) -> u64 {
         let now_ms = machine.now_ms();
+        self.demoted.clear();
         let Demand {
             faults, outcomes, ..
         } = *demand;
@@ -168,7 +178,7 @@ impl Demoter {
         let nid = target.nid;
         let lruvecs = match settings.demote_rate_limit_mbps {
             0 => Err(Unable::SwitchedOff),
-            _ => machine.lruvecs(nid),
+            _ => may_go(nid, settings, machine),
         };
         let lruvecs = match lruvecs {
             Ok(lruvecs) => lruvecs,
@@ -199,7 +209,7 @@ impl Demoter {
             self.exchange.go_to_widest(now_ms, settings);
         }
         if self.age(nid, &lruvecs, settings, machine)
-            && let Ok(lruvecs) = machine.lruvecs(nid)
+            && let Ok(lruvecs) = may_go(nid, settings, machine)
         {
             // At once, for soon the others will have been touched as well.
             let survey = Survey::new(&lruvecs, self.exchange.idle_ms(settings));
@@ -238,7 +248,9 @@ impl Demoter {
         if wanted < PAGES_MIN {
             wanted = 0;
         } else {
-            went = survey.demote(nid, wanted, machine);
+            let by_cgroup = survey.demote(nid, wanted, &settings.policies, machine);
+            went = by_cgroup.iter().map(|(_, pages)| pages).sum();
+            self.demoted.extend(by_cgroup);
         }
         self.report.demoted_pages += went;
         self.exchange.spend(now_ms, went);
@@ -298,6 +310,16 @@ impl Demoter {
         agings.is_open = !is_second;
         is_second
     }
+}
+
+/// The lruvecs of a node, but for those that a policy keeps where they are.
+fn may_go(nid: Nid, settings: &Settings, machine: &mut dyn Reclaim) -> Result<Vec<Lruvec>, Unable> {
+    let mut lruvecs = machine.lruvecs(nid)?;
+    lruvecs.retain(|lruvec| {
+        let policy = settings.policies.of_cgroup(&lruvec.cgroup);
+        !policy.is_some_and(|policy| policy.exclude || policy.protect)
+    });
+    Ok(lruvecs)
 }
 
 #[cfg(test)]

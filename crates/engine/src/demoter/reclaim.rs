@@ -1,6 +1,9 @@
 //! A machine that demotes on demand, as the demoter sees it.
 
+use std::sync::Arc;
+
 use pghot_hotness::Nid;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// One generation of a lruvec.
@@ -19,12 +22,14 @@ pub struct Generation {
 pub struct Lruvec {
     /// The control group's number.
     pub memcg_id: u64,
+    /// Its path; empty where there is only one, or it is not known.
+    pub cgroup: Arc<str>,
     /// Its generations, the oldest first.
     pub generations: Vec<Generation>,
 }
 
 /// Why nothing can be demoted on demand.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Unable {
     /// The multi-generational LRU is off, or its files are not there.

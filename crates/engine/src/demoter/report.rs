@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::reclaim::Unable;
@@ -9,7 +10,7 @@ use crate::exchange::Rest;
 use crate::{QuickFault, Settings};
 
 /// What a demoter does, for reports.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DemoterReport {
     /// Pages demoted since the start.
     pub demoted_pages: u64,

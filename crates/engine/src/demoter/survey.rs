@@ -1,8 +1,12 @@
 //! Which pages of a node are idle, and how they are demoted.
 
+use std::sync::Arc;
+
 use pghot_hotness::Nid;
 
 use super::reclaim::{Lruvec, Reclaim};
+use super::shares::{self, Holder};
+use crate::Policies;
 
 /// Generations that never go.
 const YOUNG_GENERATIONS: usize = 2;
@@ -10,6 +14,7 @@ const YOUNG_GENERATIONS: usize = 2;
 /// Pages that may go together.
 struct Cold {
     memcg_id: u64,
+    cgroup: Arc<str>,
     seq: u64,
     idle_ms: u64,
     pages: u64,
@@ -18,6 +23,7 @@ struct Cold {
 /// What of a node is idle.
 pub struct Survey {
     cold: Vec<Cold>,
+    holders: Vec<Holder>,
     pages: u64,
     /// Some generation that may go is followed by one that is old enough.
     pub is_known: bool,
@@ -38,12 +44,19 @@ impl Survey {
     pub fn new(lruvecs: &[Lruvec], idle_ms: u64) -> Survey {
         let mut survey = Survey {
             cold: Vec::new(),
+            holders: Vec::new(),
             pages: 0,
             is_known: false,
         };
         for lruvec in lruvecs {
             let generations = &lruvec.generations[..];
-            survey.pages += generations.iter().map(|g| g.pages).sum::<u64>();
+            let pages = generations.iter().map(|g| g.pages).sum::<u64>();
+            survey.pages += pages;
+            survey.holders.push(Holder {
+                memcg_id: lruvec.memcg_id,
+                cgroup: Arc::clone(&lruvec.cgroup),
+                pages,
+            });
             let may_go = generations.len().saturating_sub(YOUNG_GENERATIONS);
             let younger = generations.iter().skip(1);
             for (older, younger) in generations.iter().zip(younger).take(may_go) {
@@ -53,6 +66,7 @@ impl Survey {
                 survey.is_known = true;
                 survey.cold.push(Cold {
                     memcg_id: lruvec.memcg_id,
+                    cgroup: Arc::clone(&lruvec.cgroup),
                     seq: older.seq,
                     idle_ms: younger.age_ms,
                     pages: older.pages,
@@ -63,18 +77,43 @@ impl Survey {
         survey
     }
 
-    /// Demotes the longest idle of them; returns how many pages went.
-    pub fn demote(mut self, nid: Nid, wanted: u64, machine: &mut dyn Reclaim) -> u64 {
+    /// Demotes so many of them: of those who are above their shares first, down to these, and then
+    /// the longest idle. Returns how many pages went, by cgroup.
+    pub fn demote(
+        mut self,
+        nid: Nid,
+        wanted: u64,
+        policies: &Policies,
+        machine: &mut dyn Reclaim,
+    ) -> Vec<(Arc<str>, u64)> {
         self.cold
             .sort_by_key(|cold| std::cmp::Reverse(cold.idle_ms));
-        let mut went = 0;
-        for cold in &self.cold {
-            let pages = cold.pages.min(wanted - went);
+        let mut above = shares::above(&self.holders, policies);
+        let (mut by_cgroup, mut went) = (Vec::new(), 0);
+        let mut take = |cold: &mut Cold, most: u64| {
+            let pages = cold.pages.min(most).min(wanted - went);
             if pages > 0 {
-                let demoted = machine.demote(nid, cold.memcg_id, cold.seq, pages);
-                went += demoted.min(pages);
+                let demoted = machine
+                    .demote(nid, cold.memcg_id, cold.seq, pages)
+                    .min(pages);
+                went += demoted;
+                cold.pages -= pages;
+                by_cgroup.push((Arc::clone(&cold.cgroup), demoted));
+            }
+            pages
+        };
+        let mut furthest: Vec<(u64, u64)> = above.iter().map(|(id, pages)| (*pages, *id)).collect();
+        furthest.sort_unstable_by(|a, b| b.cmp(a));
+        for (_, memcg_id) in furthest {
+            let most = above.entry(memcg_id).or_default();
+            let of_it = |cold: &&mut Cold| cold.memcg_id == memcg_id;
+            for cold in self.cold.iter_mut().filter(of_it) {
+                *most -= take(cold, *most);
             }
         }
-        went
+        for cold in &mut self.cold {
+            take(cold, u64::MAX);
+        }
+        by_cgroup
     }
 }

@@ -4,6 +4,7 @@ use pghot_hotness::Format;
 
 use super::*;
 use crate::exchange::FAULT_CLASSES;
+use crate::{Pattern, Policies, Policy};
 
 /// Pages of one node, all touched at intervals; `MAX_NR_GENS` generations.
 struct Node {
@@ -58,14 +59,33 @@ impl Node {
 
     /// Runs so long with so many pages waiting for node 0; returns what was demoted.
     fn run(&mut self, demoter: &mut Demoter, waiting: u64, ms: u64) -> u64 {
-        let settings = Settings::new(Format::Default);
+        self.run_with(&Settings::new(Format::Default), demoter, waiting, ms)
+    }
+
+    fn run_with(
+        &mut self,
+        settings: &Settings,
+        demoter: &mut Demoter,
+        waiting: u64,
+        ms: u64,
+    ) -> u64 {
         let before = demoter.report().demoted_pages;
         let end_ms = self.now_ms + ms;
+        let mut by_cgroup = 0;
         while self.now_ms < end_ms {
             let demand = self.demand(waiting);
-            self.now_ms += demoter.pass(&demand, &settings, self);
+            self.now_ms += demoter.pass(&demand, settings, self);
+            let is_it = |(path, _): &(Arc<str>, u64)| &**path == "/g/of/it";
+            assert!(demoter.demoted().iter().all(is_it));
+            by_cgroup += demoter
+                .demoted()
+                .iter()
+                .map(|(_, pages)| pages)
+                .sum::<u64>();
         }
-        demoter.report().demoted_pages - before
+        let went = demoter.report().demoted_pages - before;
+        assert_eq!(by_cgroup, went, "sums by cgroup are the total");
+        went
     }
 }
 
@@ -98,6 +118,7 @@ impl Reclaim for Node {
         };
         Ok(vec![Lruvec {
             memcg_id: 7,
+            cgroup: "/g/of/it".into(),
             generations: (first..).zip(&self.opened_ms).map(listed).collect(),
         }])
     }
@@ -289,4 +310,88 @@ fn the_rate_limit_holds_for_demotion_too() {
     }
     let demoted = demoter.report().demoted_pages;
     assert!((2000..=21 * 256).contains(&demoted), "{demoted}");
+}
+
+fn policy(path: &str) -> Policy {
+    Policy {
+        cgroup: Some(Pattern::of_cgroup(path).unwrap()),
+        ..Policy::default()
+    }
+}
+
+#[test]
+fn an_excluded_or_protected_cgroup_stays_and_is_not_aged() {
+    let mut settings = Settings::new(Format::Default);
+    for (path, exclude, is_kept) in [
+        ("/g", true, true),
+        ("/g", false, true),
+        ("/other", true, false),
+    ] {
+        let policy = Policy {
+            exclude,
+            protect: !exclude,
+            ..policy(path)
+        };
+        settings.policies = Policies::new(vec![policy]);
+        let mut node = Node::new(&[(20_000, 100_000), (20_000, 2)]);
+        let went = node.run_with(&settings, &mut Demoter::default(), 1000, 20_000);
+        assert_eq!((went == 0, node.calls == 0), (is_kept, is_kept), "{path}");
+    }
+}
+
+/// Two cgroups on a node; what is demanded of whom.
+#[derive(Default)]
+struct Asked(Vec<(u64, u64)>);
+
+impl Reclaim for Asked {
+    fn now_ms(&self) -> u64 {
+        0
+    }
+    fn room_pages(&mut self, _: Nid) -> u64 {
+        0
+    }
+    fn lower_room_pages(&mut self) -> u64 {
+        0
+    }
+    fn lruvecs(&mut self, _: Nid) -> Result<Vec<Lruvec>, Unable> {
+        Ok(Vec::new())
+    }
+    fn age(&mut self, _: Nid, _: u64, _: u64) {}
+    fn demote(&mut self, _: Nid, memcg_id: u64, _: u64, pages: u64) -> u64 {
+        self.0.push((memcg_id, pages));
+        pages
+    }
+}
+
+#[test]
+fn who_is_above_his_share_goes_first_down_to_it() {
+    let lruvec = |memcg_id, path: &str, idle_ms, cold| Lruvec {
+        memcg_id,
+        cgroup: path.into(),
+        generations: [
+            (1, idle_ms + 1000, cold),
+            (2, idle_ms, 0),
+            (3, 10, 1000 - cold),
+        ]
+        .map(|(seq, age_ms, pages)| Generation { seq, age_ms, pages })
+        .into(),
+    };
+    let lruvecs = [lruvec(1, "/a", 9000, 300), lruvec(2, "/b", 5000, 600)];
+    let asked = |policies: &Policies, wanted| {
+        let mut machine = Asked::default();
+        let survey = Survey::new(&lruvecs, 1000);
+        let went = survey.demote(0, wanted, policies, &mut machine);
+        assert_eq!(went.iter().map(|(_, pages)| pages).sum::<u64>(), wanted);
+        machine.0
+    };
+    let none = Policies::default();
+    assert_eq!(asked(&none, 400), [(1, 300), (2, 100)], "the longest idle");
+    // Shares are 1333 and 667 of 2000 pages.
+    let heavy = Policies::new(vec![Policy {
+        weight: Some(200),
+        ..policy("/a")
+    }]);
+    assert_eq!(asked(&heavy, 200), [(2, 200)]);
+    assert_eq!(asked(&heavy, 400), [(2, 334), (1, 66)]);
+    assert_eq!(asked(&heavy, 900), [(2, 334), (1, 300), (2, 266)]);
 }

@@ -23,6 +23,7 @@
 
 mod scales;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Gate, Settings};
@@ -78,7 +79,7 @@ const NEWS_MS: u64 = 500;
 const TRIED_MS: u64 = 2000;
 
 /// Why nothing is exchanged for now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Rest {
     /// The pages of the top tier are as hot as those that wait.

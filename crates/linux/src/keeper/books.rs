@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use pghot_engine::marking;
+use pghot_events::event;
 use rustix::event::{PollFd, PollFlags, poll};
-use tracing::error;
 
 use super::wire::{Answer, Request, receive, send_message};
 use crate::SysRoot;
@@ -47,7 +47,10 @@ impl Books {
         let left = self.knobs.take().map(|mut knobs| knobs.restore());
         match left {
             Some(Ok(report)) => log(&report),
-            Some(Err(error)) => error!("{error}; run `pghot restore` to try again"),
+            Some(Err(error)) => event!(
+                setting_not_restored,
+                "{error}; run `pghot restore` to try again"
+            ),
             None => {}
         }
     }

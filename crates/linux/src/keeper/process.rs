@@ -5,11 +5,11 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
+use pghot_events::event;
 use rustix::process::{Pid, setsid};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_name, set_no_new_privs,
 };
-use tracing::warn;
 
 use super::books::Books;
 
@@ -18,7 +18,11 @@ use super::books::Books;
 const NOT_FOR_US: [libc::c_int; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
 
 /// Forks; the child keeps the books over its end of the pair, and ends when the daemon has ended.
-pub(super) fn fork(socket: OwnedFd, books: Books) -> io::Result<Pid> {
+pub(super) fn fork<L>(
+    socket: OwnedFd,
+    books: Books,
+    start_log: impl FnOnce() -> L,
+) -> io::Result<Pid> {
     if std::fs::read_dir("/proc/self/task")?.count() != 1 {
         return Err(io::Error::other("the process has threads already"));
     }
@@ -28,10 +32,17 @@ pub(super) fn fork(socket: OwnedFd, books: Books) -> io::Result<Pid> {
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => {
-            if let Err(error) = confine(&socket, &daemon) {
-                warn!("the keeper has more rights than it needs: {error}");
+            let confined = confine(&socket, &daemon);
+            // A log that cannot be written is the daemon's to complain of.
+            let log = start_log();
+            if let Err(error) = confined {
+                event!(
+                    keeper_not_confined,
+                    "the keeper has more rights than it needs: {error}"
+                );
             }
             books.keep(&socket, || is_dead(&daemon));
+            drop(log);
             // SAFETY: ends the process without what the daemon has registered for its own end.
             unsafe { libc::_exit(0) }
         }

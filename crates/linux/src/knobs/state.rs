@@ -225,7 +225,7 @@ fn directory(path: &Path) -> &Path {
     }
 }
 
-fn file_error(action: &'static str, path: &Path, source: io::Error) -> KnobsError {
+pub(super) fn file_error(action: &'static str, path: &Path, source: io::Error) -> KnobsError {
     KnobsError::StateFile {
         action,
         path: path.to_path_buf(),

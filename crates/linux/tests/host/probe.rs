@@ -93,7 +93,7 @@ fn no_lower_tier() {
         .find(|finding| finding.id == "lower_tier")
         .unwrap();
     assert_eq!(finding.level, Level::Fail);
-    assert!(finding.advice.contains("make demo"));
+    assert!(finding.advice.contains("CXL"));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The machine at a moment: who has which page, what was counted, what time it is. All that moves a
 //! page comes through here.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::heat::Heat;
@@ -10,7 +11,7 @@ use super::spec::MachineSpec;
 use super::trouble::Trouble;
 
 /// What was counted since the start; the kernel's names where it has them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Counters {
     /// Accesses of all processes.
     pub accesses: u64,

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use pghot_engine::names::no_such;
 use pghot_workloads::plans::{self, BENCHMARKS};
 use serde::de::DeserializeOwned;
 
@@ -137,11 +138,8 @@ impl ProcessSpec {
         }
         match &self.workload {
             Some(name) if plans::find(name).is_none() => {
-                let names: Vec<_> = BENCHMARKS.iter().map(|benchmark| benchmark.name).collect();
-                wrong(
-                    "workload",
-                    format!("there is no `{name}`; there are {}", names.join(", ")),
-                )
+                let names = BENCHMARKS.iter().map(|benchmark| benchmark.name);
+                wrong("workload", no_such("benchmark", name, names))
             }
             Some(_) if self.accesses == 0 => wrong("accesses", "a benchmark needs some".into()),
             Some(_) if !self.phase.is_empty() => wrong("phase", "a benchmark has its own".into()),

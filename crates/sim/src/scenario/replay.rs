@@ -235,6 +235,7 @@ mod tests {
         let interval = |number: u32| Interval {
             number,
             cpu_us: 1_000_000,
+            lower: Touched::default(),
             touched: Touched::of(vec![0..512, 1000 + 100 * number..1100 + 100 * number]),
         };
         Profile {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use pghot_workloads::plan::Plan;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::machine::memory::Backing;
@@ -36,7 +37,7 @@ pub struct Scenario {
 }
 
 /// How accesses are made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
     /// One by one.

@@ -37,7 +37,8 @@ pub fn page(name: &str, curves: &[Curve], limit_percent: f64) -> String {
     let slowdown = |point: &(u32, f64, f64)| point.1;
     let near = |point: &(u32, f64, f64)| point.2 * 100.0;
     let body = html! {
-        h1 { "How much of the top tier does " (name) " need?" }
+        h1 { "pghot " span { "sim sweep" } }
+        p.lead { "How much of the top tier does " (name) " need?" }
         p.quiet {
             "Modelled. Slowdown is against the same work with everything in the top tier; what the \
              top tier loses, the lower tier gains. Medians of all seeds."
@@ -134,7 +135,7 @@ mod tests {
         assert!(page.contains("pghot: 90 % of the top tier is enough"));
         assert_eq!(page.matches("<svg").count(), 2);
         assert!(page.matches("<polyline").count() >= 4);
-        assert!(page.contains("prefers-color-scheme:dark"));
+        assert_eq!(pghot_page::faults::of(&page), [""; 0]);
     }
 
     #[test]

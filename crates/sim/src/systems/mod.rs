@@ -4,6 +4,8 @@ mod pghot;
 mod rivals;
 mod system;
 
+use pghot_engine::names::no_such;
+
 use crate::Error;
 
 pub use system::{Descriptor, Fault, Make, Setting, System, Touch};
@@ -22,10 +24,7 @@ pub const SYSTEMS: &[Descriptor] = &[
 pub fn find(name: &str) -> Result<&'static Descriptor, Error> {
     let found = SYSTEMS.iter().find(|system| system.name == name);
     found.ok_or_else(|| {
-        let names: Vec<_> = SYSTEMS.iter().map(|system| system.name).collect();
-        Error::field(
-            "system",
-            format!("there is no `{name}`; there are {}", names.join(", ")),
-        )
+        let names = SYSTEMS.iter().map(|system| system.name);
+        Error::field("systems", no_such("system", name, names))
     })
 }

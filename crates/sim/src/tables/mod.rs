@@ -9,13 +9,14 @@ pub mod migration;
 pub mod published;
 pub mod score;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::Error;
 use score::Score;
 
 /// One published figure and the model's.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Cell {
     /// Which row of the table.
     pub row: String,
@@ -37,7 +38,7 @@ impl Cell {
 }
 
 /// A published table.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Table {
     /// What it shows.
     pub title: String,

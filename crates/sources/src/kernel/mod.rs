@@ -19,6 +19,7 @@ use pghot_linux::SysRoot;
 use pghot_linux::keeper::{Keeper, KeeperError};
 use pghot_linux::knobs::KnobsError;
 use pghot_linux::topology::Topology;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 #[cfg(doc)]
@@ -104,7 +105,7 @@ pub trait Source: Send {
 }
 
 /// What a source costs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SourceCost {
     /// CPU time of its own thread, in ns, its system calls and the BPF programs that it calls
     /// included; 0 if it has none.

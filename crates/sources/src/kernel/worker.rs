@@ -68,7 +68,10 @@ impl Drop for Worker {
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            tracing::error!("the thread of a source panicked; its statistics are incomplete");
+            pghot_events::event!(
+                source_failed,
+                "the thread of a source panicked; its statistics are incomplete"
+            );
         }
     }
 }

@@ -37,13 +37,20 @@ fn run(args: &Args) -> Result<()> {
         args.home,
         &args.dir,
     )?;
-    let hot_set = HotSet::choose(
+    let mut hot_set = HotSet::choose(
         region.pages(),
         args.hot_percent,
         args.layout,
         region.unit_pages(),
         args.seed,
     );
+    if args.holes {
+        ensure!(
+            region.unit_pages() > 1,
+            "--holes is about huge pages: --backing thp"
+        );
+        hot_set = hot_set.without_first(region.unit_pages());
+    }
     let mut sampler = Sampler {
         args,
         region: &region,
@@ -56,6 +63,12 @@ fn run(args: &Args) -> Result<()> {
     ensure_at_home(&placement.nodes, args.home, region.pages())?;
     region.release()?;
     let _forks = IdleForks::spawn(args.forks as usize)?;
+    if args.mapped_last {
+        region.map_last()?;
+    }
+    if args.holes {
+        region.make_holes()?;
+    }
     Event::Ready(Ready {
         pid: std::process::id(),
         base: format!("{:#x}", region.range().start),
@@ -83,7 +96,11 @@ fn run(args: &Args) -> Result<()> {
     let phase = access_phase(&mut sampler)?;
     mark(Mark::Stop);
     let placement = sampler.look_up()?;
-    let errors = region.damaged_pages(args.seed);
+    // What holes held was given up.
+    let errors = match args.holes {
+        true => region.damaged_among(args.seed, hot_set.pages().iter().copied()),
+        false => region.damaged_pages(args.seed),
+    };
     let swept = sampler.swept(phase.elapsed_s);
     let hot_pages = hot_set.pages().len() as u64;
     Event::Done(results(&phase, &placement, hot_pages, swept, errors)).print()

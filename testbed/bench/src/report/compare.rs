@@ -64,7 +64,10 @@ fn section(group: &Group, outcomes: &[Outcome]) -> Markup {
         p.quiet { (doc) }
         p.verdict { (group.verdict) "." }
         (key(colours.zip(group.lines.iter().map(|line| &line.system)), ""))
-        section.plots { figure { (bars(group)) } figure { (curves(group, outcomes)) } }
+        section.plots {
+            figure { figcaption { "modelled time, s" } (bars(group)) }
+            figure { figcaption { "accesses served by the top tier, %" } (curves(group, outcomes)) }
+        }
         div.scroll {
             table {
                 thead {

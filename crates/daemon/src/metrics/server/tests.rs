@@ -4,7 +4,12 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use pghot_engine::fake::FakeMachine;
+use pghot_engine::{Gates, History, Migrator};
+
 use super::*;
+use crate::shared::Shared;
+use crate::{compose, lock, migrator, testing};
 
 /// A server that counts how often it was asked for a status.
 fn server() -> (Server, SocketAddr, Arc<AtomicU64>) {
@@ -100,6 +105,45 @@ fn a_storm_of_scrapes_asks_for_few_statuses() {
     let asked = asked.load(Ordering::Relaxed);
     assert!((1..=most).contains(&asked), "{asked} of {most}");
     server.stop();
+}
+
+/// Passes a second while `work` goes on.
+fn passes_a_second(shared: &Shared, work: impl FnOnce()) -> f64 {
+    let passes = || lock(&shared.migrators[0].published).totals.passes;
+    let (before, started) = (passes(), Instant::now());
+    work();
+    (passes() - before) as f64 / started.elapsed().as_secs_f64()
+}
+
+/// The migrator is real, and so are the status and its locks; the pages are a fake's.
+#[test]
+fn a_thousand_scrapes_at_once_delay_no_pass() {
+    let dir = tempfile::tempdir().unwrap();
+    let (shared, _) = testing::daemon(dir.path());
+    shared.set("kmigrated_sleep_ms", "50").unwrap();
+    let passing = Arc::clone(&shared);
+    let passes = thread::spawn(move || {
+        let state = &passing.migrators[0];
+        let (history, gates) = (History::default(), Gates::default());
+        let migrator = Migrator::new(2, history, gates, state.journal.clone());
+        migrator::run(&passing, state, migrator, &mut FakeMachine::tiered3());
+    });
+    let asked = Arc::clone(&shared);
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = Server::start(listener, move || compose::status(&asked)).unwrap();
+    let calm = passes_a_second(&shared, || thread::sleep(Duration::from_secs(1)));
+    let storm = passes_a_second(&shared, || {
+        let scrape = || assert!(get(address, SCRAPE).starts_with("HTTP/1.1 200"));
+        let many = || (0..250).for_each(|_| scrape());
+        thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(many))));
+    });
+    // Threads of this test take CPU time from the migrator, too.
+    println!("{storm:.1} passes a second while scraped, {calm:.1} otherwise");
+    assert!(storm > calm / 2.0);
+    shared.stop.request();
+    server.stop();
+    passes.join().unwrap();
 }
 
 #[test]

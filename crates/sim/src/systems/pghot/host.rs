@@ -101,6 +101,7 @@ impl Reclaim for Host<'_> {
         match self.world.nodes.get(nid as usize).map(|node| &node.lru) {
             Some(Lru::Generations(generations)) => Ok(vec![Lruvec {
                 memcg_id: 1,
+                cgroup: Default::default(),
                 generations: generations.list(&self.world.memory, self.world.now_ns),
             }]),
             _ => Err(Unable::NoGenerations),

@@ -20,9 +20,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use pghot_events::event;
 use pghot_linux::resolver::Resolver;
 use pghot_linux::{SysRoot, probe};
-use tracing::{info, warn};
 
 use super::DESCRIPTOR;
 use crate::bulk::BulkReporter;
@@ -90,11 +90,12 @@ fn start(start: &mut Start<'_>) -> Result<Box<dyn Source>, Error> {
     let wanted = wanted();
     let event = event::choose(start.root, wanted.as_deref()).map_err(Error::Setup)?;
     if wanted.is_some() {
-        warn!("source hw_sample: {ON_PAGE_FAULTS}");
+        event!(sampling_page_faults, "source hw_sample: {ON_PAGE_FAULTS}");
     }
     let mut resolver = Resolver::load().map_err(|error| Error::Setup(error.to_string()))?;
     let channels = drain::open_all(&event, start.topology)?;
-    info!(
+    event!(
+        sampling_started,
         "source hw_sample samples {} on {} CPUs",
         event.name,
         channels.len()

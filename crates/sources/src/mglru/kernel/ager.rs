@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use memmap2::MmapMut;
+use pghot_events::event;
 use pghot_hotness::mirror;
 use pghot_linux::SysRoot;
 use pghot_linux::host::monotonic;
 use pghot_linux::lru_gen::{self, Key, Listed, Mode, Refusal};
 use pghot_linux::thread_cpu;
-use tracing::warn;
 
 use super::generations::{Generations, Moment};
 use crate::Config;
@@ -249,7 +249,8 @@ impl Ager {
             }
         };
         if text.is_none() && !self.was_off {
-            warn!(
+            event!(
+                mglru_blind,
                 "source mglru sees nothing any more: MGLRU or debugfs was switched off; {} and {} \
                  tell",
                 lru_gen::enabled_path(&self.root).display(),

@@ -96,7 +96,7 @@ impl Demo<'_> {
         let longest_s = self.outcomes.iter().map(elapsed_s).fold(1.0, f64::max);
         let (end_s, pages) = (longest_s.ceil(), self.pages().max(1) as f64);
         let seconds = Axis {
-            name: "seconds",
+            name: "time, s",
             start: 0.0,
             end: end_s,
             step: round_step(end_s / 7.0),

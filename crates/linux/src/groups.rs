@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use pghot_linux::SysRoot;
+use crate::SysRoot;
 
 /// More groups than this are not looked at.
 const GROUPS_MAX: usize = 20_000;
@@ -64,6 +64,13 @@ pub fn read(root: &SysRoot) -> Result<Vec<Group>, String> {
         true => Err("no cgroup has the memory controller".to_owned()),
         false => Ok(groups),
     }
+}
+
+/// The most memory that a group may have, if it is limited, by its path as [`Group`] has it.
+pub fn limit_bytes(root: &SysRoot, path: &str) -> Option<u64> {
+    let folder = mount(root)?.join(path.trim_start_matches('/'));
+    let text = fs::read_to_string(folder.join("memory.max")).ok()?;
+    text.trim().parse().ok()
 }
 
 /// One group, by its path as [`Group`] has it; `None` if it is gone.

@@ -2,16 +2,15 @@
 //!
 //! The kernel walks the page tables of the process for it, and keeps it from mapping memory
 //! meanwhile. That takes milliseconds for each GiB of small pages, so neither many processes are
-//! walked nor huge ones, and [`super::budget`] says how often. It is readable for the process's own
-//! user and for root.
+//! walked nor huge ones, and how often is for the caller to bound. It is readable for the process's
+//! own user and for root.
 
 use std::cmp::Reverse;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 
-use pghot_linux::SysRoot;
-
-use super::groups::Bytes;
+use crate::SysRoot;
+use crate::groups::Bytes;
 
 /// Processes whose page tables are walked at once.
 const WALKED_MAX: usize = 8;
@@ -24,7 +23,7 @@ const LISTED_MAX: usize = 200;
 
 /// A process.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Program {
+pub struct Process {
     /// Its number.
     pub pid: u32,
     /// Its name, at most 15 letters.
@@ -36,8 +35,8 @@ pub struct Program {
 }
 
 /// The largest processes, of all or of these, the largest first.
-pub fn read(root: &SysRoot, among: Option<&[u32]>) -> Vec<Program> {
-    let mut programs: Vec<Program> = match among {
+pub fn read(root: &SysRoot, among: Option<&[u32]>) -> Vec<Process> {
+    let mut processes: Vec<Process> = match among {
         Some(pids) => pids.iter().filter_map(|pid| one(root, *pid)).collect(),
         None => {
             let entries = fs::read_dir(&root.proc).into_iter().flatten().flatten();
@@ -45,22 +44,22 @@ pub fn read(root: &SysRoot, among: Option<&[u32]>) -> Vec<Program> {
             pids.filter_map(|pid| one(root, pid)).collect()
         }
     };
-    programs.sort_by_key(|program| (Reverse(program.rss_bytes), program.pid));
-    programs.truncate(LISTED_MAX);
-    let may_be_walked = |program: &&mut Program| program.rss_bytes <= WALKED_BYTES_MAX;
-    for program in programs.iter_mut().filter(may_be_walked).take(WALKED_MAX) {
-        program.bytes = walk(root, program.pid);
+    processes.sort_by_key(|process| (Reverse(process.rss_bytes), process.pid));
+    processes.truncate(LISTED_MAX);
+    let may_be_walked = |process: &&mut Process| process.rss_bytes <= WALKED_BYTES_MAX;
+    for process in processes.iter_mut().filter(may_be_walked).take(WALKED_MAX) {
+        process.bytes = walk(root, process.pid);
     }
-    programs
+    processes
 }
 
 /// `None` if it is gone, or has no memory of its own, as kernel threads.
-fn one(root: &SysRoot, pid: u32) -> Option<Program> {
+fn one(root: &SysRoot, pid: u32) -> Option<Process> {
     let folder = root.proc.join(pid.to_string());
     let statm = fs::read_to_string(folder.join("statm")).ok()?;
     let resident: u64 = statm.split_whitespace().nth(1)?.parse().ok()?;
     let name = fs::read_to_string(folder.join("comm")).ok()?;
-    (resident > 0).then(|| Program {
+    (resident > 0).then(|| Process {
         pid,
         name: printable(name.trim_end_matches('\n')),
         rss_bytes: resident << 12,
@@ -128,15 +127,15 @@ mod tests {
         process(&root, 8, "evil\x1b[2J", 500, None);
         process(&root, 9, "kthreadd", 0, None);
         process(&root, 10, "huge", WALKED_BYTES_MAX, Some(maps));
-        let programs = read(&root, None);
-        let names: Vec<_> = programs
+        let processes = read(&root, None);
+        let names: Vec<_> = processes
             .iter()
-            .map(|program| program.name.as_str())
+            .map(|process| process.name.as_str())
             .collect();
         assert_eq!(names, ["huge", "evil?[2J", "small"]);
         let bytes = [(0, 3 << 12), (2, (8 << 12) + (2 << 20))].into();
-        assert_eq!(programs[2].bytes, Some(bytes));
-        assert_eq!((&programs[0].bytes, &programs[1].bytes), (&None, &None));
+        assert_eq!(processes[2].bytes, Some(bytes));
+        assert_eq!((&processes[0].bytes, &processes[1].bytes), (&None, &None));
         assert_eq!(read(&root, Some(&[8, 999])).len(), 1);
     }
 }

@@ -3,8 +3,9 @@
 //!
 //! It needs no lower tier, so it also runs on the machine that is to get one.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::ops::Range;
+mod watched;
+
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -14,15 +15,13 @@ use pghot_linux::SysRoot;
 use pghot_linux::host::monotonic;
 use pghot_linux::thread_cpu;
 use pghot_linux::topology::Topology;
-use pghot_profile::{BLOCK_PAGES, BLOCKS_MAX, Interval, PROCESSES_MAX, Process, Profile, Touched};
+use pghot_profile::{Interval, PROCESSES_MAX, Process, Profile, Touched};
 
 use crate::kernel::Error;
-use crate::kernel::page_tables::clear::{self, ClearCost, FLUSH_DELAY, Method, PAGE_BYTES, PidFd};
+use crate::kernel::page_tables::clear::{self, ClearCost, FLUSH_DELAY, Method, PidFd};
 use crate::kernel::page_tables::procs::{Procs, RESIDENT_MIN_PAGES};
 use crate::kernel::page_tables::walk::{Leave, Request, Walked, Walker};
-
-/// Addresses of a block.
-const BLOCK_BYTES: u64 = BLOCK_PAGES as u64 * PAGE_BYTES;
+use watched::{LowerTier, Seen, Watched};
 
 /// Page frames that a page table entry can name, as whole sections.
 const FRAMES_END: u64 = 1 << 40;
@@ -58,39 +57,6 @@ pub struct Progress {
     pub touched_pages: u64,
 }
 
-/// A process under way.
-struct Watched {
-    start_time: u64,
-    cpu_ticks: u64,
-    method: Method,
-    /// Where it has pages, by the last walk.
-    ranges: Vec<Range<u64>>,
-    /// Present entries of the last walk.
-    entries: u64,
-    /// Young pages of the last walk that flush the TLB if they are cleared.
-    flushing: Option<Range<u64>>,
-    /// Most of what a walk found young was huge pages.
-    is_mostly_huge: bool,
-    /// The number of each block, by its address in blocks.
-    blocks: HashMap<u64, u32>,
-    huge_blocks: HashSet<u32>,
-    name: String,
-    intervals: Vec<Interval>,
-}
-
-/// A walk over all of a process.
-#[derive(Default)]
-struct Seen {
-    entries: u64,
-    ranges: Vec<Range<u64>>,
-    touched: Vec<Range<u32>>,
-    young_pages: u64,
-    /// Of those, in huge pages.
-    huge_pages: u64,
-    /// Young pages of the call that `flushing` is from.
-    most_young: u64,
-}
-
 /// Records until the order is done, `stop` says so, or no process is left of those that were named.
 pub fn record(
     root: &SysRoot,
@@ -107,6 +73,7 @@ pub fn record(
     let mut recorder = Recorder {
         procs: Procs::new(root, &topology),
         walker: Walker::load(&span)?,
+        lower_tier: LowerTier::of(&topology),
         clear_cost: ClearCost::measure(),
         order,
         watched: BTreeMap::new(),
@@ -155,6 +122,7 @@ pub fn record(
 struct Recorder<'a> {
     procs: Procs,
     walker: Walker,
+    lower_tier: LowerTier,
     clear_cost: ClearCost,
     order: &'a Order,
     watched: BTreeMap<i32, Watched>,
@@ -283,7 +251,8 @@ impl Recorder<'_> {
             return true;
         }
         let mut flushing = None;
-        self.each_piece(pid, true, &mut |walker, start| {
+        self.each_piece(pid, true, &mut |recorder, start| {
+            let walker = &recorder.walker;
             flushing = clear::flush_range(start, walker.young(), walker.folios());
             flushing.is_none()
         });
@@ -297,31 +266,33 @@ impl Recorder<'_> {
     fn read(&mut self, pid: i32, number: u32) -> Option<u64> {
         let leave_shared = self.watched.get(&pid)?.method == Method::Cold;
         let (_, cpu_ticks) = self.procs.name_and_cpu_ticks(pid)?;
-        let touched = Touched::of(self.walk(pid, leave_shared)?);
+        let seen = self.walk(pid, leave_shared)?;
         let watched = self.watched.get_mut(&pid)?;
         let cpu_us = cpu_ticks.saturating_sub(watched.cpu_ticks) * tick_us();
+        let (touched, lower) = (Touched::of(seen.touched), Touched::of(seen.lower));
         let pages = touched.pages();
         watched.intervals.push(Interval {
             number,
             cpu_us,
             touched,
+            lower,
         });
         Some(pages)
     }
 
     /// Walks all of a process, learns where it has memory, and returns what it touched.
-    fn walk(&mut self, pid: i32, leave_shared: bool) -> Option<Vec<Range<u32>>> {
+    fn walk(&mut self, pid: i32, leave_shared: bool) -> Option<Seen> {
         let mut watched = self.watched.remove(&pid)?;
         let mut seen = Seen::default();
-        let went = self.each_piece(pid, leave_shared, &mut |walker, start| {
-            watched.note(walker, start, &mut seen);
+        let went = self.each_piece(pid, leave_shared, &mut |recorder, start| {
+            watched.note(&recorder.walker, start, &recorder.lower_tier, &mut seen);
             true
         });
         watched.entries = seen.entries;
         watched.is_mostly_huge |= 2 * seen.huge_pages > seen.young_pages;
-        watched.ranges = seen.ranges;
+        watched.ranges = std::mem::take(&mut seen.ranges);
         self.watched.insert(pid, watched);
-        went.map(|()| seen.touched)
+        went.map(|()| seen)
     }
 
     /// Walks all of a process, call by call; `each` says whether to go on. None if it is gone.
@@ -329,7 +300,7 @@ impl Recorder<'_> {
         &mut self,
         pid: i32,
         leave_shared: bool,
-        each: &mut dyn FnMut(&Walker, u64) -> bool,
+        each: &mut dyn FnMut(&Recorder<'_>, u64) -> bool,
     ) -> Option<()> {
         for mapping in self.procs.ranges(pid)? {
             let mut start = mapping.start;
@@ -349,7 +320,7 @@ impl Recorder<'_> {
                     // Somebody changes the mappings; the next interval sees them.
                     Walked::Busy | Walked::Unmapped => break,
                 };
-                if !each(&self.walker, start) {
+                if !each(self, start) {
                     return Some(());
                 }
                 if next <= start {
@@ -363,95 +334,7 @@ impl Recorder<'_> {
 
     fn finish(self) -> Vec<Process> {
         let all = self.ended.into_iter().chain(self.watched.into_values());
-        let of = |watched: Watched| Process {
-            name: watched.name,
-            blocks: watched.blocks.len() as u32,
-            huge_blocks: watched.huge_blocks.len() as u32,
-            intervals: watched.intervals,
-        };
-        let all = all.filter(|watched| !watched.blocks.is_empty() && !watched.intervals.is_empty());
-        all.map(of).collect()
-    }
-}
-
-impl Watched {
-    fn new(name: String, start_time: u64, cpu_ticks: u64) -> Watched {
-        Watched {
-            start_time,
-            cpu_ticks,
-            method: Method::ClearRefs,
-            ranges: Vec::new(),
-            entries: 0,
-            flushing: None,
-            is_mostly_huge: false,
-            blocks: HashMap::new(),
-            huge_blocks: HashSet::new(),
-            name,
-            intervals: Vec::new(),
-        }
-    }
-
-    /// Takes over what one call met.
-    fn note(&mut self, walker: &Walker, start: u64, seen: &mut Seen) {
-        seen.entries += walker.entries();
-        // Where most is in use: what others map too, as libraries, is not cleared and flushes
-        // nothing.
-        let of_folios = walker.folios().iter().map(|folio| u64::from(folio.pages));
-        let huge_pages = of_folios
-            .clone()
-            .filter(|pages| *pages >= BLOCK_PAGES.into());
-        let young = walker.young().len() as u64 + of_folios.clone().sum::<u64>();
-        seen.huge_pages += huge_pages.sum::<u64>();
-        seen.young_pages += young;
-        if young > seen.most_young
-            && let Some(range) = clear::flush_range(start, walker.young(), walker.folios())
-        {
-            (seen.most_young, self.flushing) = (young, Some(range));
-        }
-        for table in walker.tables().iter().filter(|table| table.lower_pages > 0) {
-            let first = table.address / BLOCK_BYTES * BLOCK_BYTES;
-            self.block(first);
-            match seen.ranges.last_mut() {
-                Some(last) if last.end >= first => last.end = first + BLOCK_BYTES,
-                _ => seen.ranges.push(first..first + BLOCK_BYTES),
-            }
-        }
-        let address = |page: u32| start + u64::from(page) * PAGE_BYTES;
-        for young in walker.young() {
-            self.touch(address(young.page), 1, seen);
-        }
-        for folio in walker.folios() {
-            let address = address(folio.page);
-            if folio.pages >= BLOCK_PAGES && address.is_multiple_of(BLOCK_BYTES) {
-                let block = self.block(address);
-                self.huge_blocks.extend(block);
-            }
-            self.touch(address, folio.pages, seen);
-        }
-    }
-
-    /// Notes an access of pages in one block; what is behind its end is cut off.
-    fn touch(&mut self, address: u64, pages: u32, seen: &mut Seen) {
-        let Some(block) = self.block(address) else {
-            return;
-        };
-        let offset = (address % BLOCK_BYTES / PAGE_BYTES) as u32;
-        let start = block * BLOCK_PAGES + offset;
-        let end = start + pages.min(BLOCK_PAGES - offset);
-        match seen.touched.last_mut() {
-            Some(last) if last.end == start => last.end = end,
-            _ => seen.touched.push(start..end),
-        }
-    }
-
-    /// The number of the block around an address; none beyond what a profile can hold.
-    fn block(&mut self, address: u64) -> Option<u32> {
-        let next = self.blocks.len() as u32;
-        let key = address / BLOCK_BYTES;
-        if next >= BLOCKS_MAX {
-            return self.blocks.get(&key).copied();
-        }
-        Some(*self.blocks.entry(key).or_insert(next))
+        all.filter_map(Watched::finish).collect()
     }
 }
 
@@ -469,26 +352,5 @@ fn sleep_until(due: Duration, stop: &AtomicBool) {
             return;
         }
         thread::sleep(left.min(SLEEP_MAX));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn blocks_are_numbered_in_the_order_of_their_first_sight() {
-        let mut watched = Watched::new("x".into(), 0, 0);
-        let mut seen = Seen::default();
-        let page = |block: u64, page: u64| block * BLOCK_BYTES + page * PAGE_BYTES;
-        watched.touch(page(1000, 5), 1, &mut seen);
-        watched.touch(page(1000, 6), 2, &mut seen);
-        watched.touch(page(7, 0), 512, &mut seen);
-        watched.touch(page(1000, 511), 16, &mut seen);
-        // What lies side by side in the profile need not in memory, and the other way round.
-        assert_eq!(seen.touched, [5..8, 512..1024, 511..512]);
-        assert_eq!(watched.blocks.len(), 2);
-        let touched = Touched::of(seen.touched);
-        assert_eq!(touched.runs().collect::<Vec<_>>(), [5..8, 511..1024]);
     }
 }

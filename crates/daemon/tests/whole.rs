@@ -197,6 +197,9 @@ fn main() -> ExitCode {
         None => "from_start_to_signal".to_owned(),
     };
     let systemd = Systemd::in_environment();
+    // Whoever runs tests under nohup(1) ignores it, and so would the daemon.
+    // SAFETY: no handler of ours is involved.
+    unsafe { libc::signal(libc::SIGHUP, libc::SIG_DFL) };
     let run = move || {
         from_start_to_signal(&systemd);
         Ok(())

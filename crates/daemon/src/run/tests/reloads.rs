@@ -30,6 +30,9 @@ fn a_thousand_reloads_under_load_lose_nothing() {
     write(&file, "enabled_sources = 0x1");
     let options = config::load(Some(&file), Vec::new()).unwrap();
     let ending = Arc::new(Ending::default());
+    // Whoever runs tests under nohup(1) ignores it, and so would the daemon.
+    // SAFETY: no handler of ours is involved.
+    unsafe { libc::signal(SIGHUP, libc::SIG_DFL) };
     let _signals = SignalWatch::start(&ending).unwrap();
     let own = Arc::get_mut(&mut shared).unwrap();
     (own.config_file, own.stop) = (Arc::new(ConfigFile::new(&options)), ending.new_session());

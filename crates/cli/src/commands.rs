@@ -94,4 +94,52 @@ mod tests {
             assert!(run.contains(&flag), "{flag}");
         }
     }
+
+    /// Fewer than there are in the documents.
+    const DOCUMENTED_MIN: usize = 25;
+
+    /// Command lines of pghot in a document: in its blocks of shell, without their comments.
+    fn documented(text: &str) -> Vec<String> {
+        let mut is_shell = false;
+        let mut found = Vec::new();
+        for line in text.lines() {
+            if let Some(language) = line.strip_prefix("```") {
+                is_shell = language == "sh";
+            }
+            let command = line.strip_prefix("target/release/").unwrap_or(line);
+            if is_shell && command.starts_with("pghot ") {
+                let command = command.split(" # ").next().unwrap_or(command);
+                found.push(command.to_owned());
+            }
+        }
+        found
+    }
+
+    /// What stands for something else: a process, an address, and what may be left out.
+    fn filled_in(word: &str) -> Option<&str> {
+        match word {
+            "PID" => Some("1"),
+            "ADDRESS" => Some("7f5e1c200000"),
+            _ if word.starts_with('[') => None,
+            _ => Some(word),
+        }
+    }
+
+    #[test]
+    fn every_command_in_the_documents_is_one() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let pages = std::fs::read_dir(root.join("docs")).unwrap();
+        let pages = pages.map(|entry| entry.unwrap().path());
+        let others = ["README.md", "SECURITY.md", "CONTRIBUTING.md"].map(|name| root.join(name));
+        let mut commands = 0;
+        for page in pages.chain(others).filter(|page| page.is_file()) {
+            for line in documented(&std::fs::read_to_string(&page).unwrap()) {
+                let words = line.split_whitespace().filter_map(filled_in);
+                let parsed = command().try_get_matches_from(words);
+                assert!(parsed.is_ok(), "{}: {line}: {parsed:?}", page.display());
+                commands += 1;
+            }
+        }
+        assert!(commands >= DOCUMENTED_MIN, "{commands}");
+    }
 }

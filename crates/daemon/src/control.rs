@@ -21,7 +21,7 @@ use crate::protocol::{Request, Response, read_request, to_line};
 use crate::reload::reload;
 use crate::shared::Shared;
 use crate::socket::{Socket, SocketError, group_id};
-use crate::{compose, explain, owners};
+use crate::{compose, compose_owners, explain};
 
 /// Connections served at the same time.
 const CONNECTIONS_MAX: usize = 16;
@@ -185,7 +185,7 @@ fn serve(mut stream: &UnixStream, audience: Audience, shared: &Shared) -> io::Re
 fn answer(request: Request, shared: &Shared) -> Response {
     match request {
         Request::Status => Response::Status(Box::new(compose::status(shared))),
-        Request::Owners { by } => Response::Owners(Box::new(owners::report(shared, by))),
+        Request::Owners { by } => Response::Owners(Box::new(compose_owners::report(shared, by))),
         Request::Explain { pid, address } => match explain::page(shared, pid, address) {
             Ok(explanation) => Response::Explanation(Box::new(explanation)),
             Err(error) => Response::Error(error.to_string()),

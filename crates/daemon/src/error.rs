@@ -1,4 +1,4 @@
-//! Why `pghot run` fails: each a sentence that says what to do.
+//! Why `pghot run` and `pghot restore` fail: each a sentence that says what to do.
 
 use std::io;
 use std::time::Duration;
@@ -6,6 +6,7 @@ use std::time::Duration;
 use pghot_hotness::Nid;
 use pghot_linux::claim::ClaimError;
 use pghot_linux::keeper::KeeperError;
+use pghot_linux::knobs::KnobsError;
 use pghot_linux::{HostError, ReadError};
 
 use crate::metrics::ListenError;
@@ -106,4 +107,15 @@ pub enum RunError {
     /// The demoter's thread panicked.
     #[error("the demoter failed, please report the message above as a bug")]
     DemoterPanicked,
+}
+
+/// Why `pghot restore` could not put everything back.
+#[derive(Debug, thiserror::Error)]
+pub enum RestoreError {
+    /// The state file is in the way.
+    #[error(transparent)]
+    Knobs(#[from] KnobsError),
+    /// A setting is; it stays in the state file for the next attempt.
+    #[error("{0}")]
+    Left(String),
 }

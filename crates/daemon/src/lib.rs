@@ -18,6 +18,7 @@ pub mod run;
 pub mod status;
 
 mod compose;
+mod compose_owners;
 mod config_file;
 mod demoter;
 mod durations;

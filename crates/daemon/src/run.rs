@@ -21,7 +21,7 @@ use pghot_sources::{RecordMaps, SOURCES, tunables};
 use crate::config::{Options, mode_name};
 use crate::config_file::ConfigFile;
 use crate::demoter;
-use crate::error::RunError;
+use crate::error::{RestoreError, RunError};
 use crate::heap;
 use crate::launcher::KernelLauncher;
 use crate::listeners::{Listeners, Serving};
@@ -392,12 +392,11 @@ fn end(shared: &Arc<Shared>, threads: Threads, restorer: Restorer) -> Result<(),
 }
 
 /// `pghot restore`: puts back what a killed daemon left changed, and says so of each setting.
-pub fn restore(root: &SysRoot, state_file: &Path) -> Result<Vec<String>, KeeperError> {
-    let recovered = Knobs::recover(root, state_file);
-    let report = recovered.map_err(|error| KeeperError::Refused(error.to_string()))?;
+pub fn restore(root: &SysRoot, state_file: &Path) -> Result<Vec<String>, RestoreError> {
+    let report = Knobs::recover(root, state_file)?;
     let said = report.iter().map(ToString::to_string).collect();
     let failure = restorer::first_failure(report);
-    failure.map_or(Ok(said), |why| Err(KeeperError::Refused(why)))
+    failure.map_or(Ok(said), |why| Err(RestoreError::Left(why)))
 }
 
 #[cfg(test)]

@@ -54,7 +54,8 @@ fn has_terminal() -> bool {
     File::open("/dev/tty").is_ok()
 }
 
-fn is_ignored(signal: libc::c_int) -> bool {
+/// Whether a signal does nothing to this process.
+pub fn is_ignored(signal: libc::c_int) -> bool {
     // SAFETY: all-zero bytes are a valid sigaction.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     // SAFETY: without a new action the call only fills the struct behind the reference.

@@ -1,6 +1,6 @@
 //! Times what a pass hands to its machine: the engine asks no clock for that.
 
-use pghot_engine::{Batch, Found, Machine, Outcome, Owner};
+use pghot_engine::{Batch, Found, Machine, Outcome, Owner, Pid, Program};
 use pghot_hotness::{Nid, Pfn};
 
 /// A batch that was handed over.
@@ -74,6 +74,10 @@ impl Machine for Timed<'_> {
             pages: batch.pages.into(),
             moved_pages: moved.map(|(folio, _)| u64::from(folio.pages)).sum(),
         });
+    }
+
+    fn program(&mut self, pid: Pid) -> Option<Program> {
+        self.machine.program(pid)
     }
 
     fn stop_requested(&self) -> bool {

@@ -78,9 +78,7 @@ pub trait Machine {
 
     /// Who a process is; `None` if it is gone, or where nobody can tell. Asked at most once per
     /// process and pass.
-    fn program(&mut self, _pid: Pid) -> Option<Program> {
-        None
-    }
+    fn program(&mut self, pid: Pid) -> Option<Program>;
 
     /// True when the pass should end after the present batch.
     fn stop_requested(&self) -> bool {

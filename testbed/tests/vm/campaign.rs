@@ -108,8 +108,8 @@ fn killed_at_any_moment(ctx: &mut Ctx) -> Result<()> {
     ensure!(kernel_settings(&ctx.vm)? == original);
     ctx.vm.write(BALANCING, balancing)?;
     println!(
-        "kill -9: {kills}, of those by the clock at up to {} ms, {changed} while settings were changed; slowest restore \
-         {} ms",
+        "kill -9: {kills}, of those by the clock at up to {} ms, {changed} while settings were \
+         changed; slowest restore {} ms",
         start_ms * 5 / 4,
         slowest.as_millis()
     );

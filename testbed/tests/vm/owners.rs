@@ -153,7 +153,7 @@ fn two_cgroups(ctx: &mut Ctx) -> Result<()> {
     let limit = Duration::from_secs(120);
     let waited = vm.wait_until("one goes up and one is excluded", limit, || {
         let both = both();
-        seen = format!("{both:#?}");
+        seen = format!("{both:#?}\n{:#}", daemon.status().unwrap_or_default());
         let Ok([free, kept]) = both else {
             return Ok(false);
         };

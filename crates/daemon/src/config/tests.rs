@@ -62,71 +62,73 @@ fn flags_win_and_the_mode_decides_ranges_wherever_it_stands() {
     assert_eq!(options.settings.target_nid, None);
 }
 
+/// A file that is wrong, and how the sentence about it begins.
+const BAD_FILES: &[(&str, &str)] = &[
+    ("\nfreq_threshold = 9", "line 2: freq_threshold is 1 to 3"),
+    (
+        "freq = 1",
+        "line 1: there is no option `freq`: did you mean `freq_",
+    ),
+    (
+        "\n\nfreq_threshold = \"2\"",
+        "line 3: freq_threshold takes a whole number",
+    ),
+    (
+        "freq_threshold = 2.5",
+        "line 1: freq_threshold takes a whole number",
+    ),
+    (
+        "freq_threshold = -1",
+        "line 1: freq_threshold takes a whole number, not `-1`",
+    ),
+    (
+        "target_nid = 99999999999999999999",
+        "line 1: target_nid is too large",
+    ),
+    ("mode = 4", "line 1: mode takes a string"),
+    (
+        "mode = \"fast\"",
+        "line 1: mode is `default` or `precision`, not `fast`",
+    ),
+    ("socket = \"\"", "line 1: socket is a path"),
+    (
+        "metrics_address = \"localhost\"",
+        "line 1: metrics_address is an address and a port",
+    ),
+    ("\nmode = ", "line 2: this is not TOML"),
+    (
+        "mode = \"default\"\nmode = \"default\"",
+        "line 2: this is not TOML",
+    ),
+    (
+        "otlp_endpoint = \"http://collector\"",
+        "line 1: otlp_endpoint is an address and a port",
+    ),
+    (
+        "log_format = \"xml\"",
+        "line 1: log_format is `auto`, `text`, `json` or `journald`",
+    ),
+    (
+        "[tunables]\nfreq_threshold = 2",
+        "line 1: there is no option `tunables`; there are mode",
+    ),
+    (
+        "enabled_sources = [\"pgscan\"]",
+        "line 1: enabled_sources: there is no source `pgscan`: did you mean `pgtscan`?",
+    ),
+    (
+        "enabled_sources = [1]",
+        "line 1: enabled_sources takes a list of strings, and here is an integer",
+    ),
+    (
+        "freq_threshold = [\"2\"]",
+        "line 1: freq_threshold takes a whole number, not an array",
+    ),
+];
+
 #[test]
 fn a_bad_file_is_one_sentence_with_its_line() {
-    let table = [
-        ("\nfreq_threshold = 9", "line 2: freq_threshold is 1 to 3"),
-        (
-            "freq = 1",
-            "line 1: there is no option `freq`: did you mean `freq_",
-        ),
-        (
-            "\n\nfreq_threshold = \"2\"",
-            "line 3: freq_threshold takes a whole number",
-        ),
-        (
-            "freq_threshold = 2.5",
-            "line 1: freq_threshold takes a whole number",
-        ),
-        (
-            "freq_threshold = -1",
-            "line 1: freq_threshold takes a whole number, not `-1`",
-        ),
-        (
-            "target_nid = 99999999999999999999",
-            "line 1: target_nid is too large",
-        ),
-        ("mode = 4", "line 1: mode takes a string"),
-        (
-            "mode = \"fast\"",
-            "line 1: mode is `default` or `precision`, not `fast`",
-        ),
-        ("socket = \"\"", "line 1: socket is a path"),
-        (
-            "metrics_address = \"localhost\"",
-            "line 1: metrics_address is an address and a port",
-        ),
-        ("\nmode = ", "line 2: this is not TOML"),
-        (
-            "mode = \"default\"\nmode = \"default\"",
-            "line 2: this is not TOML",
-        ),
-        (
-            "otlp_endpoint = \"http://collector\"",
-            "line 1: otlp_endpoint is an address and a port",
-        ),
-        (
-            "log_format = \"xml\"",
-            "line 1: log_format is `auto`, `text`, `json` or `journald`",
-        ),
-        (
-            "[tunables]\nfreq_threshold = 2",
-            "line 1: there is no option `tunables`; there are mode",
-        ),
-        (
-            "enabled_sources = [\"pgscan\"]",
-            "line 1: enabled_sources: there is no source `pgscan`: did you mean `pgtscan`?",
-        ),
-        (
-            "enabled_sources = [1]",
-            "line 1: enabled_sources takes a list of strings, and here is an integer",
-        ),
-        (
-            "freq_threshold = [\"2\"]",
-            "line 1: freq_threshold takes a whole number, not an array",
-        ),
-    ];
-    for (text, expected) in table {
+    for (text, expected) in BAD_FILES.iter().copied() {
         let error = from_file(text)
             .and_then(|assignments| resolve(&assignments))
             .unwrap_err();

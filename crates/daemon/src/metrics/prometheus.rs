@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use pghot_engine::{Batch, Found, Gates, History, Journal, Machine, Migrator, Outcome, Place};
+use pghot_engine::{
+    Batch, Found, Gates, History, Journal, Machine, Migrator, Outcome, Pid, Place, Program,
+};
 use pghot_hotness::{Nid, Pfn, SECTION_PAGES};
 use pghot_linux::SysRoot;
 use pghot_linux::host::monotonic;
@@ -126,6 +128,9 @@ impl Machine for Host {
             assert!(self.gone_up.insert(folio.pfn), "it is not down there");
             outcomes.push(Outcome::Moved);
         }
+    }
+    fn program(&mut self, _: Pid) -> Option<Program> {
+        None
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, mpsc};
 
 use pghot_engine::fake::FakeMachine;
-use pghot_engine::{Batch, Found, Held, Machine, Outcome};
+use pghot_engine::{Batch, Found, Held, Machine, Outcome, Pid, Program};
 use pghot_hotness::{Nid, Pfn, SECTION_PAGES};
 use pghot_linux::host::monotonic;
 
@@ -40,6 +40,9 @@ impl Machine for TestHost {
     fn promote(&mut self, batch: &Batch, outcomes: &mut Vec<Outcome>) {
         self.machine.promote(batch, outcomes);
     }
+    fn program(&mut self, pid: Pid) -> Option<Program> {
+        self.machine.program(pid)
+    }
 }
 
 /// The same, and a move ends when somebody allows it.
@@ -66,6 +69,9 @@ impl Machine for StuckHost {
         self.entered.send(()).unwrap();
         lock(&self.released).recv().unwrap();
         self.inner.promote(batch, outcomes);
+    }
+    fn program(&mut self, pid: Pid) -> Option<Program> {
+        self.inner.program(pid)
     }
 }
 

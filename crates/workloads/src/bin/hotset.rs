@@ -37,20 +37,7 @@ fn run(args: &Args) -> Result<()> {
         args.home,
         &args.dir,
     )?;
-    let mut hot_set = HotSet::choose(
-        region.pages(),
-        args.hot_percent,
-        args.layout,
-        region.unit_pages(),
-        args.seed,
-    );
-    if args.holes {
-        ensure!(
-            region.unit_pages() > 1,
-            "--holes is about huge pages: --backing thp"
-        );
-        hot_set = hot_set.without_first(region.unit_pages());
-    }
+    let hot_set = choose(args, &region)?;
     let mut sampler = Sampler {
         args,
         region: &region,
@@ -104,6 +91,23 @@ fn run(args: &Args) -> Result<()> {
     let swept = sampler.swept(phase.elapsed_s);
     let hot_pages = hot_set.pages().len() as u64;
     Event::Done(results(&phase, &placement, hot_pages, swept, errors)).print()
+}
+
+/// The hot pages; none is a hole.
+fn choose(args: &Args, region: &Region) -> Result<HotSet> {
+    let unit_pages = region.unit_pages();
+    let hot_set = HotSet::choose(
+        region.pages(),
+        args.hot_percent,
+        args.layout,
+        unit_pages,
+        args.seed,
+    );
+    if !args.holes {
+        return Ok(hot_set);
+    }
+    ensure!(unit_pages > 1, "--holes is about huge pages: --backing thp");
+    Ok(hot_set.without_first(unit_pages))
 }
 
 /// Moves this thread, the sampler, off the CPUs that the workers get, if others are left.

@@ -2,7 +2,7 @@
 //! their costs and refusals.
 
 use pghot_engine::demoter::{Lruvec, Reclaim, Unable};
-use pghot_engine::{Batch, FileId, Found, Machine, Outcome, Owner, Place};
+use pghot_engine::{Batch, FileId, Found, Machine, Outcome, Owner, Pid, Place, Program};
 use pghot_hotness::{Nid, Pfn};
 
 use super::EPOCH_MS;
@@ -58,6 +58,11 @@ impl Machine for Host<'_> {
                 false => self.find(pfn),
             });
         }
+    }
+
+    /// Nobody is counted, and no policy asks.
+    fn program(&mut self, _: Pid) -> Option<Program> {
+        None
     }
 
     fn promote(&mut self, batch: &Batch, outcomes: &mut Vec<Outcome>) {

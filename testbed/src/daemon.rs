@@ -77,9 +77,11 @@ impl Daemon {
     pub fn keeper(&self) -> Result<i32, Error> {
         let pid = self.pid();
         let children = self.vm.read(&format!("/proc/{pid}/task/{pid}/children"))?;
-        let found = children.trim().parse();
-        found.map_err(|_| Error::Unexpected {
-            what: "the daemon's only child".to_owned(),
+        // Forked before anything else, so the first one.
+        let first = children.split_whitespace().next();
+        let found = first.and_then(|pid| pid.parse().ok());
+        found.ok_or(Error::Unexpected {
+            what: "the daemon's first child".to_owned(),
             found: children,
         })
     }

@@ -1,6 +1,6 @@
 //! The commands that change the running daemon: `pghot set` and `pghot reload`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::{Arg, ArgAction, ArgMatches, Command};
@@ -55,12 +55,13 @@ pub fn set(matches: &ArgMatches) -> Result<()> {
     // Before the daemon is asked: if it cannot be saved, nothing changes.
     let save = match matches.get_flag("save") {
         true => {
+            let named = matches.get_one::<PathBuf>("config");
+            let named = named.map(|path| Save::begin(path)).transpose()?;
             let status = status(matches)?;
-            let named = matches.get_one::<PathBuf>("config").cloned();
-            let file = named.unwrap_or_else(|| status.config_file.into());
             let setting = status.settings.get(tunable.name);
             let has_flag = setting.is_some_and(|setting| setting.has_flag);
-            Some((Save::begin(&file)?, has_flag))
+            let of_daemon = || Save::begin(Path::new(&status.config_file));
+            Some((named.map_or_else(of_daemon, Ok)?, has_flag))
         }
         false => None,
     };

@@ -30,6 +30,8 @@ mod page_cache;
 mod page_cache_rivals;
 #[path = "vm/pgtscan.rs"]
 mod pgtscan;
+#[path = "vm/policies.rs"]
+mod policies;
 #[path = "vm/pool.rs"]
 mod pool;
 #[path = "vm/promotion.rs"]
@@ -223,6 +225,7 @@ fn tests() -> impl Iterator<Item = &'static Test> {
         top::TESTS,
         reload::TESTS,
         owners::TESTS,
+        policies::TESTS,
         costs::TESTS,
         witness::TESTS,
         dilation::TESTS,

@@ -306,7 +306,7 @@ mod tests {
             "4,321 pages (16.9 MiB)</td><td>512 GiB</td>",
             "this CPU has no event that samples loads",
             "nothing measured yet",
-            "<td>/system.slice/redis.service</td><td>-</td><td>-</td><td>12 GiB</td><td>48 GiB</td>",
+            "redis.service</td><td>-</td><td>-</td><td>12 GiB</td><td>48 GiB</td>",
             "pgdemote_kswapd",
         ];
         for part in told {

@@ -1,8 +1,9 @@
 //! `pghot heatmap`: which memory was touched when, and in which tier it was, from a recorded
 //! profile or of a process as it runs; on a terminal, as a page, or as JSON.
 //!
-//! Live, it redraws while it records, if there is a terminal. It records by itself and does not ask the daemon: the daemon's records have the lower tier
-//! only, forget a page when it moves, and are no reader's business.
+//! Live, it draws again and again while it records, if there is a terminal. It records by itself
+//! and does not ask the daemon: the daemon's records have the lower tier only, forget a page when
+//! it moves, and are no reader's business.
 
 mod ink;
 pub mod json;

@@ -144,8 +144,8 @@ impl Watched {
         Some(*self.blocks.entry(key).or_insert(next))
     }
 
-    /// What was recorded of it so far, with its blocks in the order of their addresses; none if that is
-    /// nothing.
+    /// What was recorded of it so far, with its blocks in the order of their addresses; none if
+    /// that is nothing.
     pub fn so_far(&self) -> Option<Process> {
         if self.blocks.is_empty() || self.intervals.is_empty() {
             return None;

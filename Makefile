@@ -8,6 +8,7 @@
 # make vm-6.12      the tests in emulated machines on one kernel of testbed/kernels.toml
 # make package      a static pghot, a .deb, an .rpm and a container image, into out/
 # make package-test install, kill, upgrade and remove the .deb in a guest with a real Debian
+# make docs-samples  what commands print in the documents, anew from guests; then look at the difference
 # make deny         licences and sources of dependencies
 # make accuracy     how exactly each hotness source finds a known hot set
 # make costs        what each hotness source costs, and what programs feel of it
@@ -19,7 +20,7 @@
 CARGO ?= cargo
 VM_TEST = PGHOT_LONG=1 $(CARGO) test --quiet --release -p pghot-testbed --test vm --
 
-.PHONY: setup build demo test test-long lint unit package package-test deny fuzz accuracy costs bench bench-quick doc
+.PHONY: setup build demo test test-long lint unit package package-test docs-samples deny fuzz accuracy costs bench bench-quick doc
 
 setup:
 	@testbed/setup.sh
@@ -58,6 +59,12 @@ package-test: package build
 
 fuzz: setup
 	@fuzz/run
+
+docs-samples: build
+	PGHOT_BLESS=1 $(CARGO) test --quiet --release -p pghot-testbed --test vm -- 6.12::tiered3::top_shows
+	PGHOT_BLESS=1 $(CARGO) test --quiet --release -p pghot-testbed --test vm -- 6.12::tiered3::a_session_of_top
+	PGHOT_BLESS=1 $(CARGO) test --quiet --release -p pghot-testbed --test vm -- 6.12::tiered3::the_heatmap
+	PGHOT_BLESS=1 $(CARGO) test --quiet --release -p pghot-cli
 
 deny:
 	$(CARGO) deny --version >/dev/null 2>&1 || $(CARGO) install --locked cargo-deny

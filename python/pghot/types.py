@@ -11,6 +11,7 @@ class Setting(TypedDict):
 
     value: int | None
     unit: str
+    has_flag: bool
 
 
 class LowerNode(TypedDict):
@@ -59,6 +60,7 @@ class Reload(TypedDict):
     """What came of reading the config file again."""
 
     count: int
+    refused: int
     at_ms: int
     error: str | None
     changed: list[Change]
@@ -85,8 +87,10 @@ class Owner(Moves):
     lower_bytes: int | None
     top_bytes: int | None
     top_share: float | None
+    share_bytes: int | None
     limit_bytes: int | None
     excluded: bool
+    protected: bool
 
 
 class Owners(TypedDict):

@@ -30,6 +30,7 @@
 //! | `qemu`, [`protocol`] | the emulator, and the talk with the agent inside |
 //! | `vm`, `process` | the guest as tests see it, and processes in it |
 //! | `daemon`, [`damon`] | `pghot run` in a guest, and DAMON |
+//! | [`documents`] | the commands of the documents |
 //! | `ledger` | how steady each test is |
 //!
 //! The emulator is right about what the kernel does (page placement, counters, faults) and wrong
@@ -38,6 +39,7 @@
 mod daemon;
 pub mod damon;
 mod debian;
+pub mod documents;
 mod error;
 mod initramfs;
 mod kernel;

@@ -14,6 +14,8 @@ mod campaign;
 mod costs;
 #[path = "vm/dilation.rs"]
 mod dilation;
+#[path = "vm/documents.rs"]
+mod documents;
 #[path = "vm/hw_sample.rs"]
 mod hw_sample;
 #[path = "vm/keeper.rs"]
@@ -30,6 +32,8 @@ mod page_cache;
 mod page_cache_rivals;
 #[path = "vm/pgtscan.rs"]
 mod pgtscan;
+#[path = "vm/policies.rs"]
+mod policies;
 #[path = "vm/pool.rs"]
 mod pool;
 #[path = "vm/promotion.rs"]
@@ -44,6 +48,8 @@ mod resolver;
 mod rig;
 #[path = "vm/safety.rs"]
 mod safety;
+#[path = "vm/session.rs"]
+mod session;
 #[path = "vm/stress.rs"]
 mod stress;
 #[path = "vm/table.rs"]
@@ -221,8 +227,10 @@ fn tests() -> impl Iterator<Item = &'static Test> {
         stress::TESTS,
         together::TESTS,
         top::TESTS,
+        session::TESTS,
         reload::TESTS,
         owners::TESTS,
+        policies::TESTS,
         costs::TESTS,
         witness::TESTS,
         dilation::TESTS,
@@ -236,6 +244,7 @@ fn tests() -> impl Iterator<Item = &'static Test> {
         hw_sample::TESTS,
         keeper::TESTS,
         app_hint::TESTS,
+        documents::TESTS,
     ]
     .into_iter()
     .flatten()

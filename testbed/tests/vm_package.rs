@@ -7,12 +7,13 @@
 #[path = "vm/debian.rs"]
 mod debian;
 
+use std::path::Path;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::{Arguments, Failed, Trial};
-use pghot_testbed::{Kernel, number};
+use pghot_testbed::{DEBIAN_FILES, Kernel, documents, number};
 use serde_json::Value;
 
 use debian::Host;
@@ -20,6 +21,17 @@ use debian::Host;
 /// What `systemd-analyze security` may say of the unit at most, in tenths: 0 is best, and 100 no
 /// protection at all.
 const EXPOSURE_MAX: &str = "29";
+
+/// The step after which there is one.
+const BOARD: &str = "a live board";
+
+/// From the package to a board that shows what happens.
+const BOARD_MAX: Duration = Duration::from_secs(300);
+
+/// As the end of Debian's file: it scrapes itself.
+const SCRAPES: &str = "global:\n  scrape_interval: 15s\n\
+                       scrape_configs:\n  - job_name: prometheus\n    \
+                       static_configs:\n      - targets: ['localhost:9090']\n";
 
 const BALANCING: &str = "/proc/sys/kernel/numa_balancing";
 
@@ -44,8 +56,10 @@ type Step = (&'static str, fn(&Host) -> Result<()>);
 /// One guest for all of it, because each step takes the host as the one before left it.
 fn comes_and_goes(kernel: &str) -> Result<()> {
     let host = Host::boot(kernel)?;
-    let steps: [Step; 8] = [
+    let begin = Instant::now();
+    let steps: [Step; 9] = [
         ("installing", installs),
+        (BOARD, is_watched),
         ("promoting", promotes),
         ("promoting a file", promotes_a_file),
         ("every source", every_source_runs),
@@ -61,8 +75,71 @@ fn comes_and_goes(kernel: &str) -> Result<()> {
             "{kernel}: {what} took {:.0} s",
             start.elapsed().as_secs_f64()
         );
+        let took = begin.elapsed();
+        ensure!(what != BOARD || took < BOARD_MAX, "{what} took {took:?}");
     }
     Ok(())
+}
+
+/// What docs/metrics.md says, but for installing Prometheus, which needs a network: it is there as
+/// a service like Debian's. In the end it knows the rate at which pages go up.
+fn is_watched(host: &Host) -> Result<()> {
+    const TOML: &str = "/etc/pghot/pghot.toml";
+    const UNIT: &str = "/run/systemd/system/prometheus.service";
+    const EXAMPLES: &str = "/usr/share/doc/pghot/examples";
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
+    let root = root.context("the testbed lies in a folder")?;
+    let blocks = documents::blocks(root)?;
+    let is_it = |command: &String| command.contains("prometheus.yml");
+    let block = blocks.iter().find(|block| block.commands.iter().any(is_it));
+    let commands = &block.context("no block sets up Prometheus")?.commands;
+    ensure!(commands.len() <= 5, "{commands:#?}");
+    // The image is one of those that leave out the documents of packages.
+    let network = std::fs::read(root.join("packaging/network.conf"))?;
+    host.vm.mkdir(EXAMPLES)?;
+    host.vm
+        .write(&format!("{EXAMPLES}/network.conf"), network)?;
+    host.run(&["cp", TOML, "/tmp/pghot.toml"])?;
+    host.vm.mkdir("/etc/prometheus")?;
+    host.vm.write("/etc/prometheus/prometheus.yml", SCRAPES)?;
+    let start = format!(
+        "[Service]\nExecStart={DEBIAN_FILES}/prometheus \
+         --config.file=/etc/prometheus/prometheus.yml --storage.tsdb.path=/run/prometheus\n"
+    );
+    host.vm.write(UNIT, start)?;
+    for command in &commands[1..] {
+        host.shell(command)?;
+    }
+    host.wait_active()?;
+    // A rate takes a look before and one after.
+    wait_for_series(host, "pghot_promoted_pages_total")?;
+    promote(host, "hotset --size-mib 32 --seconds 120")?;
+    wait_for_series(host, "rate(pghot_promoted_pages_total%5B5m%5D)%20%3E%200")?;
+    host.run(&["systemctl", "stop", "prometheus"])?;
+    host.run(&["mv", "/tmp/pghot.toml", TOML])?;
+    let unit = "/etc/systemd/system/pghot.service.d";
+    let made = ["/etc/prometheus", "/run/prometheus", UNIT, unit, EXAMPLES];
+    host.run(&[&["rm", "-r"], &made[..]].concat())?;
+    host.run(&["systemctl", "daemon-reload"])?;
+    host.run(&["systemctl", "restart", "pghot"])?;
+    host.wait_active()
+}
+
+/// Waits until Prometheus answers a query, which is as an URL has it.
+fn wait_for_series(host: &Host, query: &str) -> Result<()> {
+    let ask = format!(
+        "exec 3<>/dev/tcp/127.0.0.1/9090 && \
+         printf '%s\\r\\n\\r\\n' 'GET /api/v1/query?query={query} HTTP/1.0' >&3 && cat <&3"
+    );
+    let mut said = String::new();
+    let waited = host.vm.wait_until("Prometheus answers", BOARD_MAX, || {
+        said = match host.run(&["bash", "-c", &ask]) {
+            Ok(said) => said,
+            Err(error) => format!("{error:#}"),
+        };
+        Ok(said.contains("\"success\"") && said.contains("\"value\""))
+    });
+    waited.with_context(|| said.clone())
 }
 
 /// One command, and the daemon is at work, with the rights that the unit leaves it.

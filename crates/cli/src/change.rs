@@ -1,13 +1,13 @@
 //! The commands that change the running daemon: `pghot set` and `pghot reload`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use pghot_daemon::config::DAEMON_OPTIONS;
 use pghot_daemon::config::save::Save;
 use pghot_daemon::protocol::{Request, Response};
-use pghot_daemon::status::ReloadReport;
+use pghot_daemon::status::{ReloadReport, Status};
 use pghot_sources::tunables;
 
 use crate::args::{config, known_tunables, option_arg};
@@ -54,13 +54,21 @@ pub fn set(matches: &ArgMatches) -> Result<()> {
     let tunable = tunables::find(&name).map_err(|error| Failure::Usage(error.to_string()))?;
     // Before the daemon is asked: if it cannot be saved, nothing changes.
     let save = match matches.get_flag("save") {
-        true => Some(Save::begin(&config_file(matches)?)?),
+        true => {
+            let named = matches.get_one::<PathBuf>("config");
+            let named = named.map(|path| Save::begin(path)).transpose()?;
+            let status = status(matches)?;
+            let setting = status.settings.get(tunable.name);
+            let has_flag = setting.is_some_and(|setting| setting.has_flag);
+            let of_daemon = || Save::begin(Path::new(&status.config_file));
+            Some((named.map_or_else(of_daemon, Ok)?, has_flag))
+        }
         false => None,
     };
     let Response::Done { name, value } = request(matches, &Request::Set { name, value })? else {
         return Err(unexpected());
     };
-    let Some(save) = save else {
+    let Some((save, has_flag)) = save else {
         return say(&format!("{name} is {value} now\n"));
     };
     let path = save.path().display().to_string();
@@ -68,16 +76,20 @@ pub fn set(matches: &ArgMatches) -> Result<()> {
         let sentence = format!("{name} is {value} now, but: {error}");
         anyhow::Error::new(error).context(sentence)
     })?;
-    say(&format!("{name} is {value} now, and in {path}\n"))
+    let mut sentences = vec![format!("{name} is {value} now, and in {path}")];
+    if has_flag {
+        let flag = name.replace('_', "-");
+        sentences.push(format!(
+            "warning: pghot was started with --{flag}, which overrides the file: without a change \
+             of that flag the next start brings its value back"
+        ));
+    }
+    say(&lines(&sentences))
 }
 
-/// The file that was named, or else the one that the daemon reads.
-fn config_file(matches: &ArgMatches) -> Result<PathBuf> {
-    if let Some(named) = matches.get_one::<PathBuf>("config") {
-        return Ok(named.clone());
-    }
+fn status(matches: &ArgMatches) -> Result<Status> {
     match request(matches, &Request::Status)? {
-        Response::Status(status) => Ok(status.config_file.into()),
+        Response::Status(status) => Ok(*status),
         _ => Err(unexpected()),
     }
 }

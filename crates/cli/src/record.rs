@@ -106,10 +106,12 @@ pub fn run(matches: &ArgMatches) -> Result<()> {
     let part = PathBuf::from(part);
     let mut file = create(&part)?;
     let pids = matches.get_many("pid").unwrap_or_default();
+    let progress = Progress::new();
     let profile = observe(
         matches,
         pids.copied().collect(),
         !matches.get_flag("no-names"),
+        &mut |at, _| progress.tell(at.share, &at.sentence),
     );
     let kept = profile.and_then(|profile| {
         let bytes = file::encode(&profile);
@@ -127,9 +129,22 @@ pub fn run(matches: &ArgMatches) -> Result<()> {
     say(&summary(&profile, bytes, path))
 }
 
+/// How far a recording is.
+pub struct At {
+    /// So much of 1 is done.
+    pub share: f64,
+    /// What was done.
+    pub sentence: String,
+}
+
 /// Records these processes, or all if there are none, in the way of [`how`], until that is done or
-/// a signal ends it.
-pub fn observe(matches: &ArgMatches, pids: Vec<i32>, with_names: bool) -> Result<Profile> {
+/// a signal ends it. `each` hears of each interval, and may ask for what is recorded so far.
+pub fn observe(
+    matches: &ArgMatches,
+    pids: Vec<i32>,
+    with_names: bool,
+    each: &mut dyn FnMut(&At, &dyn Fn() -> Profile),
+) -> Result<Profile> {
     check_rights(&SysRoot::default())?;
     let socket = paths(matches)?.socket;
     // Without a log to go to, what libbpf says is not heard; errors say what matters.
@@ -154,16 +169,16 @@ pub fn observe(matches: &ArgMatches, pids: Vec<i32>, with_names: bool) -> Result
         stall_max: Duration::from_millis(number("stall-max-ms").into()),
         with_names,
     };
-    let progress = Progress::new();
-    let profile = record(&root, &order, &stop, &mut |at| {
-        let what = format!(
+    let profile = record(&root, &order, &stop, &mut |at, so_far| {
+        let sentence = format!(
             "{} of {} intervals, {} processes touched {} MiB",
             at.intervals,
             order.intervals,
             at.processes,
             at.touched_pages / PAGES_PER_MIB
         );
-        progress.tell(f64::from(at.intervals) / f64::from(order.intervals), &what);
+        let share = f64::from(at.intervals) / f64::from(order.intervals);
+        each(&At { share, sentence }, so_far);
     });
     Ok(profile?)
 }

@@ -62,9 +62,13 @@ fn line(text: &mut String, row: &OwnerRow) {
 
 fn remarks(row: &OwnerRow, moves: &OwnerMoves) -> Vec<String> {
     let excluded = row.excluded.then(|| "excluded by a policy".to_owned());
+    let protected = row.protected.then(|| "protected by a policy".to_owned());
+    let share = row.share_bytes;
+    let share = share.map(|share| format!("its weight gives it {}", bytes(share)));
     let others = moves.not_moved.iter();
     let others = others.map(|(outcome, pages)| format!("{outcome} {}", count(*pages)));
-    excluded.into_iter().chain(others).collect()
+    let all = [excluded, protected, share].into_iter().flatten();
+    all.chain(others).collect()
 }
 
 #[cfg(test)]
@@ -85,6 +89,7 @@ mod tests {
             lower_bytes: Some(8 << 20),
             top_bytes: Some(2 << 20),
             top_share: Some(0.25),
+            share_bytes: Some(3 << 20),
             excluded: true,
             ..OwnerRow::default()
         };
@@ -97,7 +102,8 @@ mod tests {
         let words: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();
         assert_eq!(
             words.join(" "),
-            "8 MiB 2 MiB 25.0 % - 2 MiB 1 MiB 0 /a?[2J (excluded by a policy, busy 1,200)"
+            "8 MiB 2 MiB 25.0 % - 2 MiB 1 MiB 0 /a?[2J (excluded by a policy, its weight gives \
+             it 3 MiB, busy 1,200)"
         );
         assert!(text.ends_with("\nnote: so it is\n"), "{text}");
     }

@@ -2,12 +2,16 @@
 //! colleague. In the order of the text: what is wrong, what happens, how it is set.
 
 use maud::{Markup, html};
+use pghot_daemon::owners::OwnerRow;
 use pghot_daemon::status::{SourceReport, SourceState, Status};
 use pghot_engine::Outcome;
 use pghot_page::page as framed;
 use pghot_sources::tunables;
 
 use crate::units::{bytes, count, nanoseconds, pages, seconds};
+
+/// Cgroups of the table.
+const CGROUPS_SHOWN: usize = 20;
 
 /// The whole page.
 pub fn page(status: &Status) -> String {
@@ -25,6 +29,10 @@ pub fn page(status: &Status) -> String {
         (policy(status))
         h2 { "Moves " span { "base pages of 4 KiB since the start" } }
         (outcomes(status))
+        @if !status.cgroups.is_empty() {
+            h2 { "Cgroups " span { "those with the most memory in the lower tier" } }
+            (cgroups(status))
+        }
         h2 { "Hotness sources " span { "since they started" } }
         (sources(status))
         h2 { "Daemon" }
@@ -134,6 +142,37 @@ fn outcomes(status: &Status) -> Markup {
                 td {
                     (count(expired(false))) " records left the window, " (count(expired(true)))
                     " of them ready"
+                }
+            }
+        }
+    }
+}
+
+fn cgroups(status: &Status) -> Markup {
+    let mut rows: Vec<&OwnerRow> = status.cgroups.iter().collect();
+    rows.sort_by_key(|row| std::cmp::Reverse((row.lower_bytes, row.moves.ready_pages)));
+    let size = |size: Option<u64>| size.map_or_else(|| "-".to_owned(), bytes);
+    html! {
+        div.scroll {
+            table {
+                thead {
+                    tr {
+                        th { "cgroup" } th { "lower tier" } th { "top tier" }
+                        th { "share by weight" } th { "limit" } th { "hot below" }
+                        th { "promoted" } th { "demoted" }
+                    }
+                }
+                @for row in rows.into_iter().take(CGROUPS_SHOWN) {
+                    tr {
+                        td { (row.moves.name) }
+                        td { (size(row.lower_bytes)) }
+                        td { (size(row.top_bytes)) }
+                        td { (size(row.share_bytes)) }
+                        td { (size(row.limit_bytes)) }
+                        td { (bytes(row.moves.ready_pages << 12)) }
+                        td { (bytes(row.moves.promoted_pages << 12)) }
+                        td { (size(row.moves.demoted_pages.map(|pages| pages << 12))) }
+                    }
                 }
             }
         }
@@ -267,6 +306,7 @@ mod tests {
             "4,321 pages (16.9 MiB)</td><td>512 GiB</td>",
             "this CPU has no event that samples loads",
             "nothing measured yet",
+            "redis.service</td><td>-</td><td>-</td><td>12 GiB</td><td>48 GiB</td>",
             "pgdemote_kswapd",
         ];
         for part in told {

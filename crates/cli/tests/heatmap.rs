@@ -147,6 +147,31 @@ fn the_brightest_rows_move_with_the_hot_set() {
     }
 }
 
+/// Its words, but for names and numbers.
+fn words(text: &str) -> Vec<&str> {
+    let lines = text.lines().skip(1).filter(|line| !line.contains('|'));
+    let words = lines.flat_map(str::split_whitespace);
+    words
+        .filter(|word| word.chars().all(char::is_alphabetic))
+        .collect()
+}
+
+/// The map in the documents was recorded in a guest; one of today has the same words around it.
+#[test]
+fn the_map_in_the_documents_is_as_today() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let page = fs::read_to_string(docs.join("operations.md")).unwrap();
+    let (_, after) = page.split_once("<!-- sample: heatmap -->\n```\n").unwrap();
+    let (sample, _) = after.split_once("```\n").unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let flags = ["--width", "48", "--rows", "14", "--program", "moving"];
+    let today = text(&recorded(&dir), "C", &flags);
+    let unit = |word: &&str| *word != "s";
+    let of = |text| words(text).into_iter().filter(unit).collect::<Vec<_>>();
+    assert_eq!(of(sample), of(&today), "{sample}\n{today}");
+    assert!(words(&today).len() > 15, "{today}");
+}
+
 /// Compares with the file, or writes it.
 fn assert_frame(name: &str, text: &str) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/heatmaps");

@@ -13,7 +13,8 @@ use pghot_linux::watermarks::Watermarks;
 use pghot_linux::{SysRoot, process_cpu};
 use pghot_sources::tunables;
 
-use crate::config::mode_name;
+use crate::compose_owners;
+use crate::config::{Told, mode_name};
 use crate::lock;
 use crate::log;
 use crate::owners;
@@ -61,11 +62,11 @@ pub fn status(shared: &Shared) -> Status {
         now_ms: monotonic().as_millis() as u64,
         mode: mode_name(settings.mode).to_owned(),
         dry_run: shared.dry_run,
-        settings: setting_reports(&settings),
+        settings: setting_reports(&settings, &shared.config_file.told),
         lower_tier: shared.migrators.iter().map(lower).collect(),
         top_tier,
         demoter: lock(&shared.demoter.published).clone(),
-        cgroups: owners::cgroups(&books),
+        cgroups: compose_owners::counted_apart(shared, &books),
         processes: owners::processes(&books),
         sources,
         marking: *lock(&shared.demoter.marking),
@@ -88,10 +89,14 @@ pub fn kernel_release(root: &SysRoot) -> String {
     text.map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
 }
 
-fn setting_reports(settings: &Settings) -> BTreeMap<String, SettingReport> {
+fn setting_reports(settings: &Settings, told: &Told) -> BTreeMap<String, SettingReport> {
     let report = |tunable: &Tunable| {
-        let (value, unit) = (tunable.number(settings), tunable.unit.to_owned());
-        (tunable.name.to_owned(), SettingReport { value, unit })
+        let report = SettingReport {
+            value: tunable.number(settings),
+            unit: tunable.unit.to_owned(),
+            has_flag: told.has_flag(tunable.name),
+        };
+        (tunable.name.to_owned(), report)
     };
     tunables::all().map(report).collect()
 }

@@ -1,11 +1,13 @@
 //! Composes what `pghot status --by` tells: the engine counts, the kernel knows where memory is,
 //! and here the two are laid side by side, on request.
 
-use std::collections::{BTreeSet, HashMap};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
-use pghot_engine::Program;
-use pghot_engine::owners::{Books, Counts};
+use pghot_engine::owners::{Books, CGROUPS_MAX, Counts};
+use pghot_engine::{Policies, Program};
 use pghot_linux::groups::{self, Bytes};
+use pghot_linux::processes as all_processes;
 
 use crate::lock;
 use crate::owners::{By, OTHERS, OwnerMoves, OwnerRow, OwnersReport, cgroups, moves, processes};
@@ -16,24 +18,15 @@ pub fn report(shared: &Shared, by: By) -> OwnersReport {
     let books = shared.owners.copy();
     let mut notes = Vec::new();
     let mut rows = match by {
-        By::Cgroup => by_cgroup(shared, &books, &mut notes),
+        By::Cgroup => {
+            let mut rows = by_cgroup(shared, &books, &mut notes);
+            let has_others = books.cgroups.others != Counts::default();
+            rows.retain(|row| has_others || row.moves.name != OTHERS);
+            rows
+        }
         By::Process => by_process(shared, &books, &mut notes),
     };
-    let lower: BTreeSet<u32> = shared.migrators.iter().map(|it| it.nid).collect();
-    let sum = |bytes: &Bytes, is_lower: bool| {
-        let nodes = bytes
-            .iter()
-            .filter(|(nid, _)| lower.contains(nid) == is_lower);
-        nodes.map(|(_, bytes)| bytes).sum::<u64>()
-    };
-    for row in &mut rows {
-        row.lower_bytes = row.bytes.as_ref().map(|bytes| sum(bytes, true));
-        row.top_bytes = row.bytes.as_ref().map(|bytes| sum(bytes, false));
-    }
-    let all: u64 = rows.iter().filter_map(|row| row.top_bytes).sum();
-    for row in &mut rows {
-        row.top_share = row.top_bytes.map(|bytes| bytes as f64 / all.max(1) as f64);
-    }
+    sum_tiers(shared, &mut rows);
     rows.sort_by(|a, b| {
         let key = |row: &OwnerRow| {
             (
@@ -49,39 +42,119 @@ pub fn report(shared: &Shared, by: By) -> OwnersReport {
     OwnersReport { by, rows, notes }
 }
 
+/// For the status and the metrics, by name: the cgroups that the engine counts apart, and of those
+/// that it does not, the largest, as far as there is place. All that are left are one row.
+pub fn counted_apart(shared: &Shared, books: &Books) -> Vec<OwnerRow> {
+    let counted: HashSet<&String> = books.cgroups.iter().map(|(path, _)| path).collect();
+    let rows = by_cgroup(shared, books, &mut Vec::new());
+    let is_others = |row: &OwnerRow| row.moves.name == OTHERS;
+    let (mut others, mut rows): (Vec<_>, Vec<_>) = rows.into_iter().partition(is_others);
+    rows.sort_by_cached_key(|row| {
+        let bytes: u64 = row.bytes.iter().flat_map(Bytes::values).sum();
+        let is_counted = counted.contains(&row.moves.name);
+        Reverse((is_counted, bytes, row.moves.name.clone()))
+    });
+    let left = rows.split_off(rows.len().min(CGROUPS_MAX));
+    for others in &mut others {
+        left.iter().for_each(|row| fold(others, row));
+    }
+    rows.extend(others);
+    sum_tiers(shared, &mut rows);
+    rows.sort_by(|a, b| a.moves.name.cmp(&b.moves.name));
+    rows
+}
+
+/// Adds a row that nothing was counted of to the others.
+fn fold(others: &mut OwnerRow, row: &OwnerRow) {
+    others.moves.ready_pages += row.moves.ready_pages;
+    for (nid, bytes) in row.bytes.iter().flatten() {
+        *others
+            .bytes
+            .get_or_insert_default()
+            .entry(*nid)
+            .or_default() += bytes;
+    }
+    if let Some(bytes) = row.share_bytes {
+        *others.share_bytes.get_or_insert_default() += bytes;
+    }
+}
+
+fn is_lower(shared: &Shared, nid: u32) -> bool {
+    shared.migrators.iter().any(|it| it.nid == nid)
+}
+
+fn sum_tiers(shared: &Shared, rows: &mut [OwnerRow]) {
+    let sum = |bytes: &Bytes, lower: bool| {
+        let nodes = bytes.iter();
+        let nodes = nodes.filter(|(nid, _)| is_lower(shared, **nid) == lower);
+        nodes.map(|(_, bytes)| bytes).sum::<u64>()
+    };
+    for row in &mut *rows {
+        row.lower_bytes = row.bytes.as_ref().map(|bytes| sum(bytes, true));
+        row.top_bytes = row.bytes.as_ref().map(|bytes| sum(bytes, false));
+    }
+    let all: u64 = rows.iter().filter_map(|row| row.top_bytes).sum();
+    for row in rows {
+        row.top_share = row.top_bytes.map(|bytes| bytes as f64 / all.max(1) as f64);
+    }
+}
+
 fn by_cgroup(shared: &Shared, books: &Books, notes: &mut Vec<String>) -> Vec<OwnerRow> {
     let policies = shared.settings().policies;
-    let has_others = books.cgroups.others != Counts::default();
+    let row = |moves| OwnerRow {
+        moves,
+        ..OwnerRow::default()
+    };
     let counted = cgroups(books).into_iter();
-    let counted = counted.filter(|it| has_others || it.name != OTHERS);
-    let mut rows: HashMap<String, OwnerRow> = counted
-        .map(|moves| {
-            let row = OwnerRow {
-                moves,
-                ..OwnerRow::default()
-            };
-            (row.moves.name.clone(), row)
-        })
-        .collect();
-    match groups::read(&shared.root) {
+    let counted = counted.map(|moves| (moves.name.clone(), row(moves)));
+    let mut rows: HashMap<String, OwnerRow> = counted.collect();
+    match lock(&shared.groups).look(|| groups::read(&shared.root)) {
         Ok(groups) => {
             for group in groups {
-                let path = &group.path;
-                let row = rows.entry(path.clone()).or_insert_with(|| OwnerRow {
-                    moves: moves(path, &Counts::default()),
-                    ..OwnerRow::default()
-                });
-                row.limit_bytes = groups::limit_bytes(&shared.root, path);
+                let new = || row(moves(&group.path, &Counts::default()));
+                let row = rows.entry(group.path.clone()).or_insert_with(new);
+                row.limit_bytes = group.limit_bytes;
                 row.bytes = Some(group.bytes);
             }
         }
         Err(why) => notes.push(format!("memory by cgroup is not known: {why}")),
     }
-    for row in rows.values_mut() {
+    let mut rows: Vec<OwnerRow> = rows.into_values().collect();
+    for row in &mut rows {
         let policy = policies.of_cgroup(&row.moves.name);
         row.excluded = policy.is_some_and(|policy| policy.exclude);
+        row.protected = policy.is_some_and(|policy| policy.protect);
     }
-    rows.into_values().collect()
+    if policies.has_weights() {
+        share_by_weight(&mut rows, &policies, |nid| !is_lower(shared, nid));
+    }
+    rows
+}
+
+/// As the demoter does: what those who may go have together on a node is divided by their weights.
+fn share_by_weight(rows: &mut [OwnerRow], policies: &Policies, is_top: impl Fn(u32) -> bool) {
+    let mut on_node: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+    let takes_part = |row: &OwnerRow| row.bytes.is_some() && policies.may_go(&row.moves.name);
+    let weight = |row: &OwnerRow| u64::from(policies.weight(&row.moves.name));
+    let on_top = |row: &OwnerRow| {
+        let bytes = row.bytes.iter().flatten();
+        let bytes = bytes.filter(|(nid, bytes)| is_top(**nid) && **bytes > 0);
+        bytes.map(|(nid, bytes)| (*nid, *bytes)).collect::<Vec<_>>()
+    };
+    for row in rows.iter().filter(|row| takes_part(row)) {
+        for (nid, bytes) in on_top(row) {
+            let (all, weights) = on_node.entry(nid).or_default();
+            *all += bytes;
+            *weights += weight(row);
+        }
+    }
+    for row in rows.iter_mut().filter(|row| takes_part(row)) {
+        let share = |(nid, _): (u32, u64)| {
+            let (all, weights) = on_node[&nid];
+            (u128::from(all) * u128::from(weight(row)) / u128::from(weights)) as u64
+        };
+        row.share_bytes = Some(on_top(row).into_iter().map(share).sum());
+    }
 }
 
 fn by_process(shared: &Shared, books: &Books, notes: &mut Vec<String>) -> Vec<OwnerRow> {
@@ -92,7 +165,7 @@ fn by_process(shared: &Shared, books: &Books, notes: &mut Vec<String>) -> Vec<Ow
     };
     let mut rows: Vec<OwnerRow> = processes(books).into_iter().map(row).collect();
     let mut walked = 0;
-    for process in lock(&shared.walked).look(&shared.root) {
+    for process in lock(&shared.walked).look(|| all_processes::read(&shared.root, None)) {
         walked += usize::from(process.bytes.is_some());
         // One that was renamed has several rows; its memory is told once.
         let is_it = |row: &&mut OwnerRow| row.moves.pid == Some(process.pid);
@@ -133,7 +206,8 @@ fn by_process(shared: &Shared, books: &Books, notes: &mut Vec<String>) -> Vec<Ow
 
 #[cfg(test)]
 mod tests {
-    use pghot_engine::{Pattern, Policies, Policy};
+    use pghot_engine::{Pattern, Policy};
+    use pghot_linux::SysRoot;
 
     use super::*;
     use crate::testing::{daemon, daemon_with, decide, write};
@@ -211,6 +285,69 @@ mod tests {
         );
         let json = serde_json::to_string(&told).unwrap();
         assert_eq!(serde_json::from_str::<OwnersReport>(&json).unwrap(), told);
+    }
+
+    fn group(root: &SysRoot, name: &str, pages: [u64; 2]) {
+        let groups = root.sys.join("fs/cgroup");
+        write(&groups.join("cgroup.controllers"), "memory\n");
+        let [top, lower] = pages.map(|pages| pages * 4096);
+        let stat = format!("anon N0={top} N2={lower}\n");
+        write(&groups.join(name).join("memory.numa_stat"), &stat);
+    }
+
+    #[test]
+    fn shares_of_the_top_tier_go_by_weight() {
+        let dir = tempfile::tempdir().unwrap();
+        let policy = |cgroup: &str| Policy {
+            cgroup: Some(Pattern::of_cgroup(cgroup).unwrap()),
+            ..Policy::default()
+        };
+        let heavy = Policy {
+            weight: Some(400),
+            ..policy("/a")
+        };
+        let kept = Policy {
+            protect: true,
+            ..policy("/kept")
+        };
+        let shared = daemon_with(dir.path(), Policies::new(vec![heavy, kept]));
+        for (name, top) in [("a", 600), ("b", 200), ("c", 100), ("kept", 5000)] {
+            group(&shared.root, name, [top, 7]);
+        }
+        let told = report(&shared, By::Cgroup);
+        let of = |name: &str| {
+            let row = told.rows.iter().find(|row| row.moves.name == name).unwrap();
+            (row.share_bytes.map(|bytes| bytes / 4096), row.protected)
+        };
+        // As in the engine's own test of the demoter's shares.
+        assert_eq!(of("/a"), (Some(600), false));
+        assert_eq!(
+            (of("/b"), of("/c")),
+            ((Some(150), false), (Some(150), false))
+        );
+        assert_eq!(of("/kept"), (None, true));
+    }
+
+    /// Cgroups without a move are there, too, and no more of them than are counted apart.
+    #[test]
+    fn what_is_told_of_many_cgroups_is_bounded_and_sums_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let shared = daemon_with(dir.path(), Policies::default());
+        let many = 2 * CGROUPS_MAX as u64;
+        for number in 1..=many {
+            group(&shared.root, &format!("g{number}"), [number, 2 * number]);
+        }
+        shared.owners.note_demoted("/g1", 3, 1);
+        let rows = counted_apart(&shared, &shared.owners.copy());
+        assert_eq!(rows.len(), CGROUPS_MAX + 1);
+        let pages = many * (many + 1) / 2;
+        let sum = |of: fn(&OwnerRow) -> Option<u64>| rows.iter().filter_map(of).sum::<u64>() / 4096;
+        assert_eq!(sum(|row| row.top_bytes), pages);
+        assert_eq!(sum(|row| row.lower_bytes), 2 * pages);
+        let has = |name: &str| rows.iter().any(|row| row.moves.name == name);
+        assert!(has("/g1") && has(&format!("/g{many}")) && has(OTHERS));
+        assert!(!has("/g2"), "it is small, and nothing was counted of it");
+        assert!(rows.iter().all(|row| row.share_bytes.is_none()));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Mutex;
 
-use crate::config::Options;
+use crate::config::{Options, Told};
 use crate::lock;
 use crate::status::ReloadReport;
 
@@ -12,6 +12,8 @@ use crate::status::ReloadReport;
 pub struct ConfigFile {
     /// Where it is.
     pub path: PathBuf,
+    /// The command line of the daemon, which overrides it.
+    pub told: Told,
     /// As it was read last without an error; held while it is read again, so that reloads come one
     /// after the other.
     pub read: Mutex<Option<Options>>,
@@ -24,6 +26,7 @@ impl ConfigFile {
     pub fn new(options: &Options) -> ConfigFile {
         ConfigFile {
             path: options.told.path().to_owned(),
+            told: options.told.clone(),
             read: Mutex::new(Some(options.clone())),
             last: Mutex::default(),
         }

@@ -6,14 +6,12 @@ use std::time::{Duration, Instant};
 
 use pghot_engine::owners::{Books, Counts};
 use pghot_engine::{Outcome, Program};
-use pghot_linux::SysRoot;
 use pghot_linux::groups::Bytes;
-use pghot_linux::processes::{self, Process};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Walking page tables for readers may take one part in so many of the time.
-const WALK_PARTS: u32 = 50;
+/// Looking for readers may take one part in so many of the time.
+const LOOK_PARTS: u32 = 50;
 
 /// What is counted apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -60,10 +58,15 @@ pub struct OwnerRow {
     pub top_bytes: Option<u64>,
     /// Its part of the top tier's memory that is in use by all rows, from 0 to 1.
     pub top_share: Option<f64>,
+    /// What its weight gives it of the top tier: who has more goes down first. `null` where no
+    /// policy sets a weight, and for whom a policy keeps where it is.
+    pub share_bytes: Option<u64>,
     /// `memory.max` of the cgroup, if it is limited.
     pub limit_bytes: Option<u64>,
     /// A policy keeps pghot away from it.
     pub excluded: bool,
+    /// A policy has it promoted and never demoted.
+    pub protected: bool,
 }
 
 /// What is told.
@@ -77,23 +80,35 @@ pub struct OwnersReport {
     pub notes: Vec<String>,
 }
 
-/// The largest processes with their memory by node, and until when they are good enough.
-#[derive(Debug, Default)]
-pub struct Walked {
+/// What costs time to read, such as the memory of all cgroups, and until when it is good enough.
+#[derive(Debug)]
+pub struct Looked<T> {
     until: Option<Instant>,
-    processes: Vec<Process>,
+    found: Option<T>,
 }
 
-impl Walked {
-    /// The processes now, or as they were a moment ago.
-    pub fn look(&mut self, root: &SysRoot) -> Vec<Process> {
+impl<T> Default for Looked<T> {
+    fn default() -> Self {
+        let (until, found) = (None, None);
+        Looked { until, found }
+    }
+}
+
+impl<T: Clone> Looked<T> {
+    /// What is read now, or what was a moment ago.
+    pub fn look(&mut self, read: impl FnOnce() -> T) -> T {
         let now = Instant::now();
-        if self.until.is_none_or(|until| until <= now) {
-            self.processes = processes::read(root, None);
-            let rest = (now.elapsed() * WALK_PARTS).max(Duration::from_secs(1));
-            self.until = Some(now + rest);
-        }
-        self.processes.clone()
+        let is_good = self.until.is_some_and(|until| now < until);
+        let found = match self.found.take().filter(|_| is_good) {
+            Some(found) => found,
+            None => {
+                let found = read();
+                let rest = (now.elapsed() * LOOK_PARTS).max(Duration::from_secs(1));
+                self.until = Some(now + rest);
+                found
+            }
+        };
+        self.found.insert(found).clone()
     }
 }
 

@@ -30,7 +30,9 @@ pub fn reload(shared: &Shared) -> ReloadReport {
         ..ReloadReport::default()
     });
     let mut last = lock(&file.last);
-    report.count = 1 + last.as_ref().map_or(0, |last| last.count);
+    let before = last.take().unwrap_or_default();
+    report.count = before.count + 1;
+    report.refused = before.refused + u64::from(report.error.is_some());
     report.at_ms = monotonic().as_millis() as u64;
     log(&file.path.display().to_string(), &report);
     *last = Some(report.clone());
@@ -174,6 +176,9 @@ mod tests {
         assert!(!lock(&shared.sources).is_any_running());
         let again = reload(&shared);
         assert_eq!((again.count, again.changed.len()), (2, 0));
+        assert_eq!(reloaded(&shared, "freq_threshold").refused, 1);
+        let right = reloaded(&shared, "");
+        assert_eq!((right.count, right.refused), (4, 1));
     }
 
     #[test]
@@ -226,6 +231,8 @@ mod tests {
         let report = reloaded(&shared, "freq_threshold = 2\nfreq_window_ms = 1500");
         assert_eq!(shown(&report.changed), ["freq_threshold 1 -> 2"]);
         assert_eq!(shared.settings().freq_window_ms, 2000);
+        let told = crate::compose::status(&shared).settings;
+        assert!(told["freq_window_ms"].has_flag && !told["freq_threshold"].has_flag);
     }
 
     #[test]

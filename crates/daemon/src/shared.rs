@@ -12,8 +12,10 @@ use pghot_engine::{Journal, Moved, PassReport, QuickFault, Settings, Totals, Tun
 use pghot_events::event;
 use pghot_hotness::{Nid, Rule, Swept, Table};
 use pghot_linux::SysRoot;
+use pghot_linux::groups::Group;
 use pghot_linux::host::monotonic;
 use pghot_linux::moving::MovingTime;
+use pghot_linux::processes::Process;
 use pghot_linux::topology::Topology;
 use pghot_linux::vmstat::Vmstat;
 use pghot_sources::tunables;
@@ -24,7 +26,7 @@ use crate::error::RunError;
 use crate::free_space::FreeSpace;
 use crate::latency::Latency;
 use crate::lock;
-use crate::owners::Walked;
+use crate::owners::Looked;
 use crate::sources::Sources;
 use crate::stop::Stop;
 use crate::tiers::check_target;
@@ -107,7 +109,9 @@ pub struct Shared {
     /// What became of whose pages.
     pub owners: Owners,
     /// The memory of the largest processes.
-    pub walked: Mutex<Walked>,
+    pub walked: Mutex<Looked<Vec<Process>>>,
+    /// The memory of all cgroups, or why it is not known.
+    pub groups: Mutex<Looked<Result<Vec<Group>, String>>>,
     /// What moving pages costs.
     pub moving: MovingTime,
     /// Where spans of passes go.
@@ -139,6 +143,7 @@ impl Shared {
             demoter: DemoterState::default(),
             owners: Owners::default(),
             walked: Mutex::default(),
+            groups: Mutex::default(),
             moving: MovingTime::default(),
             spans: Spans::default(),
             free_space: Mutex::new(FreeSpace::open(&root)),

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::durations::Durations;
 use crate::latency::LatencyReport;
-use crate::owners::OwnerMoves;
+use crate::owners::{OwnerMoves, OwnerRow};
 
 /// Version of what `--json` prints, of all commands. It grows when a field goes, or means something
 /// else; new fields leave it.
@@ -47,9 +47,9 @@ pub struct Status {
     pub top_tier: Vec<TopNode>,
     /// How room is made in the top tier.
     pub demoter: DemoterReport,
-    /// What became of whose pages, by cgroup; the sums are those of the nodes.
-    pub cgroups: Vec<OwnerMoves>,
-    /// The same by process.
+    /// What became of whose pages, by cgroup, and their memory; the sums are those of the nodes.
+    pub cgroups: Vec<OwnerRow>,
+    /// What became of them by process.
     pub processes: Vec<OwnerMoves>,
     /// The hotness sources, running or not.
     pub sources: Vec<SourceReport>,
@@ -108,6 +108,8 @@ impl Lost {
 pub struct ReloadReport {
     /// How often it was read again since the start, this time included.
     pub count: u64,
+    /// Of these, how often it could not be used.
+    pub refused: u64,
     /// When, `CLOCK_MONOTONIC` ms.
     pub at_ms: u64,
     /// Why nothing has changed, if the file cannot be used.
@@ -158,6 +160,8 @@ pub struct SettingReport {
     pub value: Option<u64>,
     /// Its unit; empty for counts.
     pub unit: String,
+    /// A flag of `pghot run` gave it a value, and overrides the config file at each start.
+    pub has_flag: bool,
 }
 
 /// A node of the lower tier.

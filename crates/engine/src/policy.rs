@@ -18,6 +18,9 @@ const NAME_LETTERS: usize = 15;
 /// The smallest weight and the largest, as of the kernel's own controllers.
 const WEIGHTS: (u32, u32) = (1, 10_000);
 
+/// The weight of a cgroup without an entry.
+const WEIGHT: u32 = 100;
+
 /// A name with wildcards: `*` stands for any letters, slashes too, and `?` for one letter.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pattern(WildMatch);
@@ -64,7 +67,7 @@ impl fmt::Display for PolicyError {
             ),
             PolicyError::Weight(weight) => write!(
                 f,
-                "weight is {} to {}, not {weight}; a cgroup without one has 100",
+                "weight is {} to {}, not {weight}; a cgroup without one has {WEIGHT}",
                 WEIGHTS.0, WEIGHTS.1
             ),
             PolicyError::NoPath(text) => write!(
@@ -205,6 +208,18 @@ impl Policies {
     /// Some entry says whose share is how large.
     pub fn has_weights(&self) -> bool {
         self.0.iter().any(|policy| policy.weight.is_some())
+    }
+
+    /// The weight of a cgroup.
+    pub fn weight(&self, path: &str) -> u32 {
+        let policy = self.of_cgroup(path);
+        policy.and_then(|policy| policy.weight).unwrap_or(WEIGHT)
+    }
+
+    /// Whether pghot may demote pages of a cgroup.
+    pub fn may_go(&self, path: &str) -> bool {
+        let policy = self.of_cgroup(path);
+        !policy.is_some_and(|policy| policy.exclude || policy.protect)
     }
 
     /// What holds for a program.

@@ -1,5 +1,6 @@
 //! Which control group has memory on which node: from cgroup v2's `memory.numa_stat`, readable by
-//! everyone. Groups of groups are left out, since each of them counts what is below it once more.
+//! everyone. Each of them counts what is below it once more, so a group of groups is told with what
+//! it has beyond that: sums over all groups are what the kernel says of the root.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,13 +14,15 @@ const GROUPS_MAX: usize = 20_000;
 /// Bytes by node.
 pub type Bytes = BTreeMap<u32, u64>;
 
-/// A group without groups below.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A group.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Group {
     /// Its path below the mount point, with a slash in front.
     pub path: String,
-    /// Anonymous memory and page cache by node.
+    /// Anonymous memory and page cache by node, without that of groups below.
     pub bytes: Bytes,
+    /// `memory.max`, if it is limited.
+    pub limit_bytes: Option<u64>,
 }
 
 /// One group in all detail.
@@ -42,33 +45,34 @@ fn mount(root: &SysRoot) -> Option<PathBuf> {
 /// All groups that have memory; the sentence says why nothing is known.
 pub fn read(root: &SysRoot) -> Result<Vec<Group>, String> {
     let mount = mount(root).ok_or("cgroup v2 is not mounted at /sys/fs/cgroup")?;
-    let mut groups = Vec::new();
-    let mut folders = vec![mount.clone()];
-    let mut seen = 0;
-    while let Some(folder) = folders.pop().filter(|_| seen < GROUPS_MAX) {
-        seen += 1;
-        let below = folders_in(&folder);
-        let is_counted = |path: &PathBuf| path.join("memory.numa_stat").exists();
-        if !below.iter().any(is_counted) {
-            // One that vanished meanwhile is no error.
-            let kinds = kinds(&folder).unwrap_or_default();
-            let bytes = total(&kinds);
-            if bytes.values().any(|bytes| *bytes > 0) {
-                let path = format!("/{}", below_mount(&mount, &folder));
-                groups.push(Group { path, bytes });
+    let mut groups: Vec<Group> = Vec::new();
+    // With the group above.
+    let mut folders = vec![(mount.clone(), None)];
+    while let Some((folder, above)) = folders.pop().filter(|_| groups.len() < GROUPS_MAX) {
+        // One that vanished meanwhile is no error, nor one without the controller.
+        let bytes = total(&kinds(&folder).unwrap_or_default());
+        if let Some(above) = above.and_then(|index: usize| groups.get_mut(index)) {
+            for (nid, bytes) in &bytes {
+                let of_above = above.bytes.entry(*nid).or_default();
+                *of_above = of_above.saturating_sub(*bytes);
             }
         }
-        folders.extend(below);
+        let here = Some(groups.len());
+        folders.extend(folders_in(&folder).into_iter().map(|below| (below, here)));
+        groups.push(Group {
+            path: format!("/{}", below_mount(&mount, &folder)),
+            bytes,
+            limit_bytes: limit_bytes(&folder),
+        });
     }
+    groups.retain(|group| group.bytes.values().any(|bytes| *bytes > 0));
     match groups.is_empty() {
         true => Err("no cgroup has the memory controller".to_owned()),
         false => Ok(groups),
     }
 }
 
-/// The most memory that a group may have, if it is limited, by its path as [`Group`] has it.
-pub fn limit_bytes(root: &SysRoot, path: &str) -> Option<u64> {
-    let folder = mount(root)?.join(path.trim_start_matches('/'));
+fn limit_bytes(folder: &Path) -> Option<u64> {
     let text = fs::read_to_string(folder.join("memory.max")).ok()?;
     text.trim().parse().ok()
 }
@@ -152,22 +156,29 @@ mod tests {
         fs::create_dir_all(&mount).unwrap();
         fs::write(mount.join("cgroup.controllers"), "memory\n").unwrap();
         assert!(read(&root).unwrap_err().contains("memory controller"));
-        group(&root, "slice", "anon N0=9 N2=9\n", "");
+        group(&root, "slice", "anon N0=5097 N2=8194\n", "");
         group(
             &root,
             "slice/db",
             "anon N0=4096 N2=8192\nfile N0=1 N2=2\nslab N0=7\n",
             "5\n6\n",
         );
+        fs::write(mount.join("slice/db/memory.max"), "1048576\n").unwrap();
+        fs::write(mount.join("slice/memory.max"), "max\n").unwrap();
         group(&root, "slice/idle", "anon N0=0 N2=0\n", "");
         group(&root, "broken", "anon N0=x Nx=1 =\n\n\0\n", "x\n");
         fs::create_dir_all(mount.join("slice/db/threads")).unwrap();
         let groups = read(&root).unwrap();
-        let expected = Group {
-            path: "/slice/db".into(),
-            bytes: [(0, 4097), (2, 8194)].into(),
+        let told = |path: &str, bytes: [(u32, u64); 2], limit_bytes| Group {
+            path: path.into(),
+            bytes: bytes.into(),
+            limit_bytes,
         };
-        assert_eq!(groups, [expected]);
+        let expected = [
+            told("/slice", [(0, 1000), (2, 0)], None),
+            told("/slice/db", [(0, 4097), (2, 8194)], Some(1 << 20)),
+        ];
+        assert_eq!(groups, expected);
         let detail = detail(&root, "/slice/db").unwrap();
         assert_eq!(detail.pids, [5, 6]);
         assert_eq!(detail.kinds[2], ("slab".into(), [(0, 7)].into()));

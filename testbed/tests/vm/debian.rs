@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use pghot_testbed::{DEBIAN_FILES, Kernel, Machine, Spec, Vm, guest_binary};
+use pghot_testbed::{DEBIAN_FILES, Kernel, Machine, Spec, Vm, guest_binary, program};
 use serde_json::Value;
 
 /// Starting the daemon and waiting for a watchdog, on a busy host.
@@ -61,7 +61,8 @@ impl Host {
         let machine = Machine::load("tiered3-debian")?;
         let kernel = Kernel::find(kernel)?;
         let (hotset, pagecache) = (guest_binary("hotset")?, guest_binary("pagecache")?);
-        let binaries = [hotset, pagecache, package.clone()];
+        let prometheus = program("prometheus")?;
+        let binaries = [hotset, pagecache, prometheus, package.clone()];
         let vm = Vm::boot(&Spec {
             debian: true,
             limit: LIFE,
@@ -116,7 +117,8 @@ impl Host {
         self.run(&[&user, argv].concat())
     }
 
-    fn shell(&self, script: &str) -> Result<String> {
+    /// Runs a line of shell.
+    pub fn shell(&self, script: &str) -> Result<String> {
         self.run(&["sh", "-c", script])
     }
 

@@ -1,8 +1,10 @@
 //! Profiles: what is recorded of a program whose hot set is known, on real page tables, and what
 //! the simulator makes of it.
 
+use std::path::Path;
+
 use anyhow::{Context, Result, ensure};
-use pghot_testbed::{Output, Vm};
+use pghot_testbed::{Output, Vm, documents};
 use serde_json::Value;
 
 use crate::rig::{Daemon, UNHURRIED, number, source, start_hotset, start_workload};
@@ -133,20 +135,17 @@ fn moving_hot_set(ctx: &mut Ctx) -> Result<()> {
     }
     let (mut process, _) = start_workload(vm, "load", &load)?;
     let pid = process.pid().to_string();
-    let flags = [
-        "--pid",
-        &pid,
-        "--seconds",
-        "40",
-        "--stall-max-ms",
-        "300",
-        "--rows",
-        "64",
-        "--json",
-    ];
-    let drawn = vm.exec(&[&["pghot", "heatmap"], &flags[..]].concat())?;
-    let maps: Value = serde_json::from_str(&drawn.success()?.stdout)?;
+    record(vm, &["--pid", &pid, "--seconds", "40"])?.success()?;
     process.kill()?;
+    let draw = |flags: &str| {
+        let flags: Vec<&str> = flags.split(' ').collect();
+        let drawn = vm.exec(&[&["pghot", "heatmap", PROFILE], &flags[..]].concat());
+        drawn.and_then(Output::success)
+    };
+    let maps: Value = serde_json::from_str(&draw("--rows 64 --json")?.stdout)?;
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/operations.md");
+    let sample = draw("--rows 14 --width 48")?.stdout;
+    documents::put_sample(&page, "heatmap", &sample)?;
     if has_stat {
         vm.write(DAMON_STAT, "Y")?;
     }

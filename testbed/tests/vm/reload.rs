@@ -81,10 +81,11 @@ fn a_signal_has_the_file_read_again(ctx: &mut Ctx) -> Result<()> {
 fn what_is_saved_outlives_the_daemon(ctx: &mut Ctx) -> Result<()> {
     let vm = &ctx.vm;
     vm.write(FILE, "# Mine.\nfreq_threshold = 2 # two\n")?;
-    let daemon = Daemon::start(vm, &["--config", FILE])?;
+    let flag = ["--kmigrated-sleep-ms", "150"];
+    let daemon = Daemon::start(vm, &[&["--config", FILE], &flag[..]].concat())?;
     // Without --config: the daemon knows its file.
-    vm.exec(&["pghot", "set", "freq_threshold", "1", "--save"])?
-        .success()?;
+    let said = vm.exec(&["pghot", "set", "freq_threshold", "1", "--save"])?;
+    ensure!(!said.success()?.stdout.contains("warning"));
     ensure!(vm.read(FILE)? == "# Mine.\nfreq_threshold = 1 # two\n");
     let set = |value| vm.exec(&["pghot", "set", "freq_threshold", value, "--save"]);
     is_refused_with(2, set("9")?, "1 to 3")?;
@@ -96,6 +97,9 @@ fn what_is_saved_outlives_the_daemon(ctx: &mut Ctx) -> Result<()> {
             .stdout
             .contains("no tunable has changed")
     );
+    let said = vm.exec(&["pghot", "set", "kmigrated_sleep_ms", "200", "--save"])?;
+    let said = said.success()?.stdout;
+    ensure!(said.contains("started with --kmigrated-sleep-ms"), "{said}");
     vm.write(
         FILE,
         "freq_threshold = 1\nmode = \"precision\"\nenabled_sources = [\"pgtscan\"]\n",

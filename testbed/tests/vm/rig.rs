@@ -157,6 +157,15 @@ pub fn hog(vm: &Vm, nid: usize, mib: f64, backing: &str) -> Result<Process> {
     Ok(vm.spawn(&[&["hotset"][..], &memory, &hold].concat())?)
 }
 
+/// The same of anonymous memory, in a cgroup.
+pub fn hog_in(vm: &Vm, cgroup: &str, nid: usize, mib: f64) -> Result<Process> {
+    let hold = format!(
+        "echo $$ > {cgroup}/cgroup.procs && exec hotset --home {nid} --fast {nid} \
+         --size-mib {mib:.0} --hold /tmp/never"
+    );
+    Ok(vm.spawn(&["sh", "-c", &hold])?)
+}
+
 /// Ends it, and waits until its memory is free: giving back gigabytes takes it a while.
 pub fn end_hog(vm: &Vm, mut hog: Process) -> Result<()> {
     let group = hog.pid().to_string();

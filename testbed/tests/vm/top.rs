@@ -1,9 +1,10 @@
 //! `pghot top` beside a real daemon: what it shows is what the kernel says.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use pghot_testbed::Vm;
+use pghot_testbed::{Vm, documents};
 use serde_json::Value;
 
 use crate::rig::{Daemon, finish, go, hold_hotset_in, outcome, promotes_all, refused};
@@ -24,7 +25,11 @@ const GROUP: &str = "/sys/fs/cgroup/far";
 
 /// One frame, as a terminal of so many columns would have it.
 fn frame(vm: &Vm) -> Result<String> {
-    let argv = ["pghot", "top", "--once", "--width", "110"];
+    frame_of(vm, "110")
+}
+
+fn frame_of(vm: &Vm, width: &str) -> Result<String> {
+    let argv = ["pghot", "top", "--once", "--width", width];
     let output = vm.exec_with(&argv, &[("LC_ALL", "C.UTF-8")], b"")?;
     Ok(output.success()?.stdout)
 }
@@ -76,6 +81,8 @@ fn shows(ctx: &mut Ctx) -> Result<()> {
         Ok(up(&moving).is_some_and(|pages_per_s| pages_per_s > 500))
     })?;
     println!("{moving}");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/operations.md");
+    documents::put_sample(&page, "top", &frame_of(vm, "72")?)?;
     ensure!(line(&moving, "hint_fault")?.contains("running"), "{moving}");
     vm.exec(&["pghot", "set", "promote_rate_limit_MBps", "1024"])?
         .success()?;

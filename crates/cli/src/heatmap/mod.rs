@@ -1,11 +1,13 @@
 //! `pghot heatmap`: which memory was touched when, and in which tier it was, from a recorded
 //! profile or of a process as it runs; on a terminal, as a page, or as JSON.
 //!
-//! Live, it records by itself and does not ask the daemon: the daemon's records have the lower tier
-//! only, forget a page when it moves, and are no reader's business.
+//! Live, it draws again and again while it records, if there is a terminal. It records by itself
+//! and does not ask the daemon: the daemon's records have the lower tier only, forget a page when
+//! it moves, and are no reader's business.
 
 mod ink;
 pub mod json;
+mod live;
 mod page;
 mod text;
 
@@ -76,7 +78,8 @@ pub fn command() -> Command {
              `pghot record` wrote, or of a process as it runs (--pid), which records first as \
              `pghot record` does. Memory is in the order of its addresses, without the gaps \
              between mappings. A look at a page finds it touched or not, once or a million times; \
-             a cell shows how many of its looks found a page touched.",
+             a cell shows how many of its looks found a page touched. On a terminal the map of a \
+             running process is drawn again every second while it is recorded.",
         )
         .args([profile, pid, program, html, as_json(), width, rows])
         .args(record::how())
@@ -85,7 +88,7 @@ pub fn command() -> Command {
 /// Draws.
 pub fn run(matches: &ArgMatches) -> Result<()> {
     let profile = match matches.get_one::<i32>("pid") {
-        Some(pid) => record::observe(matches, vec![*pid], true)?,
+        Some(pid) => live::observe(matches, *pid)?,
         None => {
             let path = matches.get_one::<PathBuf>("profile");
             file::load(path.ok_or_else(|| anyhow!("a profile is missing"))?)?
@@ -100,10 +103,8 @@ pub fn run(matches: &ArgMatches) -> Result<()> {
         let (maps, others) = shown.split_at(shown.len().min(PAGE_MAPS));
         return write_page(path, &page::page(&profile, maps, others.len()));
     }
-    let width = matches.get_one::<u16>("width").copied();
-    let width = width.or_else(|| Some(screen()?.0)).unwrap_or(WIDTH);
     let ink = Ink::of(|name| std::env::var(name).ok(), stdout().is_terminal());
-    let (rows, width) = (rows(matches), usize::from(width));
+    let (rows, width) = (rows(matches), width(matches));
     let most = shown.first().map(|process| {
         let mut text = text::map(&profile, process, ink, rows, width);
         if shown.len() > 1 {
@@ -133,6 +134,12 @@ fn chosen<'a>(profile: &'a Profile, name: Option<&str>) -> Result<Vec<&'a Proces
         std::cmp::Reverse(touched.sum::<u64>())
     });
     Ok(chosen)
+}
+
+fn width(matches: &ArgMatches) -> usize {
+    let width = matches.get_one::<u16>("width").copied();
+    let width = width.or_else(|| Some(screen()?.0)).unwrap_or(WIDTH);
+    usize::from(width)
 }
 
 fn rows(matches: &ArgMatches) -> usize {

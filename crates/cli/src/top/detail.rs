@@ -49,7 +49,12 @@ fn group(model: &Model, path: &str, look: Look, width: usize) -> Vec<Line<'stati
         return say("this cgroup is gone");
     };
     let nids = nodes(model, detail, programs, width);
-    let mut lines = vec![head(model, &nids, "", look)];
+    let mut lines: Vec<Line> = wrap(look, &allowed(model, path), width, 3)
+        .into_iter()
+        .filter(|text| !text.is_empty())
+        .map(|text| line(look, [(Role::Plain, text)]))
+        .collect();
+    lines.push(head(model, &nids, "", look));
     let some = |bytes: &Bytes| bytes.values().any(|bytes| *bytes > 0);
     for (kind, bytes) in detail.kinds.iter().filter(|(_, bytes)| some(bytes)) {
         lines.push(by_node(look, kind, None, Some(bytes), &nids));
@@ -65,6 +70,24 @@ fn group(model: &Model, path: &str, look: Look, width: usize) -> Vec<Line<'stati
         lines.push(by_node(look, &name, rss, program.bytes.as_ref(), &nids));
     }
     lines
+}
+
+/// What the group may have, as far as the daemon tells; nothing if all is as usual.
+fn allowed(model: &Model, path: &str) -> String {
+    let rows = model.status.iter().flat_map(|status| &status.cgroups);
+    let Some(row) = rows.into_iter().find(|row| row.moves.name == path) else {
+        return String::new();
+    };
+    let limit = row.limit_bytes;
+    let share = row.share_bytes;
+    let policy = |is_so: bool, what: &str| is_so.then(|| format!("{what} by a policy"));
+    let all = [
+        limit.map(|bytes| format!("at most {} in all", size(bytes))),
+        share.map(|bytes| format!("its weight gives it {} of the top tier", size(bytes))),
+        policy(row.excluded, "excluded"),
+        policy(row.protected, "protected"),
+    ];
+    all.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
 /// The nodes that have some of it, as many as fit.

@@ -1,15 +1,76 @@
-//! Frames of `pghot top` as one animated picture, for the README: an SVG that needs no script, in
-//! the colours of a dark terminal.
+//! A recorded session of `pghot top` as one animated picture, for the README: an SVG that needs no
+//! script, in the colours of a dark terminal.
 
 use maud::{Markup, PreEscaped, html};
 use ratatui::buffer::{Buffer, Cell};
-use ratatui::style::{Color, Modifier};
+use ratatui::layout::Rect;
+use ratatui::style::{Color, Modifier, Style};
+use serde_json::Value;
+
+/// From one frame of a picture to the next, in s.
+const EVERY_S: f64 = 2.0;
 
 /// Size of a letter, in the picture's units.
 const LETTER: (f64, f64) = (8.4, 18.0);
 
 /// Around the frame.
 const MARGIN: f64 = 14.0;
+
+/// What a terminal shows of a recording as asciinema has it, now and then.
+pub fn play(cast: &str) -> Vec<(Buffer, f64)> {
+    let mut lines = cast.lines().map(|line| serde_json::from_str(line).unwrap());
+    let head: Value = lines.next().unwrap();
+    let size = |key: &str| head[key].as_u64().unwrap() as u16;
+    let mut terminal = vt100::Parser::new(size("height"), size("width"), 0);
+    let mut frames: Vec<(Buffer, f64)> = Vec::new();
+    let mut next_s = EVERY_S;
+    for event in lines {
+        let at_s = event[0].as_f64().unwrap();
+        while at_s > next_s {
+            let frame = screen(terminal.screen());
+            match frames.last_mut() {
+                Some((last, shown_s)) if *last == frame => *shown_s += EVERY_S,
+                _ => frames.push((frame, EVERY_S)),
+            }
+            next_s += EVERY_S;
+        }
+        terminal.process(event[2].as_str().unwrap().as_bytes());
+    }
+    let is_blank = |frame: &Buffer| frame.content.iter().all(|cell| cell.symbol() == " ");
+    frames.retain(|(frame, _)| !is_blank(frame));
+    frames
+}
+
+fn screen(screen: &vt100::Screen) -> Buffer {
+    let (height, width) = screen.size();
+    let mut frame = Buffer::empty(Rect::new(0, 0, width, height));
+    for (y, x) in (0..height).flat_map(|y| (0..width).map(move |x| (y, x))) {
+        let Some(cell) = screen.cell(y, x) else {
+            continue;
+        };
+        let colour = match cell.fgcolor() {
+            vt100::Color::Idx(1) => Color::Red,
+            vt100::Color::Idx(5) => Color::Magenta,
+            vt100::Color::Idx(6) => Color::Cyan,
+            _ => Color::Reset,
+        };
+        let has = [
+            (cell.bold(), Modifier::BOLD),
+            (cell.dim(), Modifier::DIM),
+            (cell.inverse(), Modifier::REVERSED),
+        ];
+        let has = has.into_iter().filter(|(is_so, _)| *is_so);
+        let style = Style::new().fg(colour);
+        let style = has.fold(style, |style, (_, what)| style.add_modifier(what));
+        let symbol = if cell.has_contents() {
+            cell.contents()
+        } else {
+            " "
+        };
+        frame[(x, y)].set_symbol(symbol).set_style(style);
+    }
+    frame
+}
 
 /// The picture: each frame with how long it is shown, in s, over and over.
 pub fn svg(frames: &[(Buffer, f64)]) -> String {

@@ -212,7 +212,7 @@ fn groups(model: &Model, look: Look) -> Table {
             number(text, *change)
         });
         let path = printable(&group.path);
-        let [hot, up, down] = moves(counted(), |it| it.name == group.path);
+        let [hot, up, down] = moves(counted().map(|it| &it.moves), |it| it.name == group.path);
         Row {
             name: group.path.clone(),
             cells: vec![

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use pghot_daemon::owners::OwnerMoves;
+use pghot_daemon::owners::{OwnerMoves, OwnerRow};
 use pghot_daemon::protocol::DecisionReport;
 use pghot_daemon::status::{LowerNode, PastRuns, SourceReport, SourceState, Status, TopNode};
 use pghot_engine::demoter::DemoterReport;
@@ -84,8 +84,8 @@ pub fn status_at(up_s: f64) -> Status {
             ..DemoterReport::default()
         },
         cgroups: vec![
-            owner("/system.slice/redis.service", 2048, times(10)),
-            owner("/user.slice/session-1.scope", 1024, times(990)),
+            group("/system.slice/redis.service", 2048, times(10)),
+            group("/user.slice/session-1.scope", 1024, times(990)),
         ],
         processes: vec![process(4242, "redis-server", 2048, times(10))],
         sources: sources(times),
@@ -112,6 +112,15 @@ fn process(pid: u32, name: &str, ready_pages: u64, promoted_pages: u64) -> Owner
     OwnerMoves {
         pid: Some(pid),
         ..owner(name, ready_pages, promoted_pages)
+    }
+}
+
+fn group(name: &str, ready_pages: u64, promoted_pages: u64) -> OwnerRow {
+    OwnerRow {
+        moves: owner(name, ready_pages, promoted_pages),
+        share_bytes: Some(12 << 30),
+        limit_bytes: Some(48 << 30),
+        ..OwnerRow::default()
     }
 }
 
@@ -175,6 +184,7 @@ fn groups(grown: u64) -> Vec<Group> {
     let group = |path: &str, near: u64, far: u64| Group {
         path: path.into(),
         bytes: [(0, near), (2, far)].into(),
+        limit_bytes: None,
     };
     let session = 700 * MIB - 2 * grown;
     vec![

@@ -6,7 +6,7 @@ use pghot_sources::{SourceCost, SourceStats};
 
 use crate::durations::{BOUNDS_US, Durations};
 use crate::latency::{BOUNDS_MS, LatencyReport};
-use crate::owners::OwnerMoves;
+use crate::owners::OwnerRow;
 use crate::status::{LowerNode, SourceReport, SourceState, Status, TopNode};
 
 /// What a metric counts or shows.
@@ -137,10 +137,25 @@ impl Samples {
         }
     }
 
-    pub(super) fn cgroups(&mut self, status: &Status, value: impl Fn(&OwnerMoves) -> u64) {
+    /// Of the cgroups that have it.
+    pub(super) fn cgroups(&mut self, status: &Status, value: impl Fn(&OwnerRow) -> Option<u64>) {
         for cgroup in &status.cgroups {
-            let labels = vec![cgroup.name.clone().into()];
-            self.add(labels, Value::Whole(value(cgroup)));
+            if let Some(value) = value(cgroup) {
+                let labels = vec![cgroup.moves.name.clone().into()];
+                self.add(labels, Value::Whole(value));
+            }
+        }
+    }
+
+    /// The memory of cgroups by tier, of those where it is known.
+    pub(super) fn tiers(&mut self, status: &Status) {
+        for cgroup in &status.cgroups {
+            let tiers = [("top", cgroup.top_bytes), ("lower", cgroup.lower_bytes)];
+            for (tier, bytes) in tiers {
+                let Some(bytes) = bytes else { continue };
+                let labels = vec![cgroup.moves.name.clone().into(), tier.into()];
+                self.add(labels, Value::Whole(bytes));
+            }
         }
     }
 

@@ -11,7 +11,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use pghot_engine::{
-    Batch, Found, Gates, History, Journal, Machine, Migrator, Outcome, Pid, Place, Program,
+    Batch, Found, Gates, History, Journal, Machine, Migrator, Outcome, Pattern, Pid, Place,
+    Policies, Policy, Program,
 };
 use pghot_hotness::{Nid, Pfn, SECTION_PAGES};
 use pghot_linux::SysRoot;
@@ -156,6 +157,7 @@ impl Daemon {
         );
         write(&proc.join("zoneinfo"), &host_says("zoneinfo"));
         let (shared, _) = daemon_of(dir.path(), 2);
+        has_cgroups(&shared);
         let mut host = Host::default();
         let passing = Arc::clone(&shared);
         let (history, gates) = (History::default(), Gates::default());
@@ -209,6 +211,25 @@ impl Daemon {
         self.server.stop();
         self.passes.join().unwrap();
     }
+}
+
+/// One with memory, a limit and a weight.
+fn has_cgroups(shared: &Shared) {
+    let weighty = Policy {
+        cgroup: Some(Pattern::of_cgroup("/busy").unwrap()),
+        weight: Some(200),
+        ..Policy::default()
+    };
+    let set = shared.change(|settings| {
+        settings.policies = Policies::new(vec![weighty]);
+        Ok(())
+    });
+    set.unwrap();
+    let groups = shared.root.sys.join("fs/cgroup");
+    write(&groups.join("cgroup.controllers"), "memory\n");
+    let busy = groups.join("busy");
+    write(&busy.join("memory.numa_stat"), "anon N0=4096 N2=8192\n");
+    write(&busy.join("memory.max"), "1048576\n");
 }
 
 /// A Prometheus that scrapes one address each second.

@@ -145,8 +145,8 @@ mod tests {
     use pghot_engine::{Held, Outcome};
 
     use super::*;
-    use crate::owners::OwnerMoves;
-    use crate::status::{LowerNode, SourceReport, SourceState, TopNode};
+    use crate::owners::{OwnerMoves, OwnerRow};
+    use crate::status::{LowerNode, ReloadReport, SourceReport, SourceState, TopNode};
     use crate::{compose, testing};
 
     /// A status that has something of everything.
@@ -165,12 +165,25 @@ mod tests {
             cpu_s: 1.5,
             ..Status::default()
         };
-        status.cgroups.push(OwnerMoves {
-            name: "/a \"quoted\"".into(),
-            promoted_pages: 65_536,
-            not_moved: [("busy".to_owned(), 3)].into(),
-            ready_pages: 30,
-            ..OwnerMoves::default()
+        status.cgroups.push(OwnerRow {
+            moves: OwnerMoves {
+                name: "/a \"quoted\"".into(),
+                promoted_pages: 65_536,
+                demoted_pages: Some(0),
+                not_moved: [("busy".to_owned(), 3)].into(),
+                ready_pages: 30,
+                ..OwnerMoves::default()
+            },
+            top_bytes: Some(4096),
+            lower_bytes: Some(8192),
+            share_bytes: Some(5000),
+            limit_bytes: Some(1 << 20),
+            ..OwnerRow::default()
+        });
+        status.reload = Some(ReloadReport {
+            count: 5,
+            refused: 2,
+            ..ReloadReport::default()
         });
         status.top_tier.push(TopNode {
             nid: 0,
@@ -194,6 +207,7 @@ mod tests {
         let setting = crate::status::SettingReport {
             value: Some(2),
             unit: String::new(),
+            has_flag: false,
         };
         status.settings.insert("freq_threshold".into(), setting);
         status
@@ -228,6 +242,10 @@ mod tests {
             r#"pghot_cgroup_outcomes_total{cgroup="/a \"quoted\"",outcome="moved"} 65536"#,
             r#"pghot_cgroup_outcomes_total{cgroup="/a \"quoted\"",outcome="busy"} 3"#,
             r#"pghot_cgroup_ready_pages{cgroup="/a \"quoted\""} 30"#,
+            r#"pghot_cgroup_memory_bytes{cgroup="/a \"quoted\"",tier="lower"} 8192"#,
+            r#"pghot_cgroup_share_bytes{cgroup="/a \"quoted\""} 5000"#,
+            "pghot_config_reloads_total{result=\"ok\"} 3",
+            "pghot_config_reloads_total{result=\"refused\"} 2",
             "pghot_room_pages{nid=\"0\"} 512",
             "pghot_source_state{source=\"hint_fault\",state=\"disabled\"} 1",
             "pghot_source_state{source=\"hint_fault\",state=\"running\"} 0",

@@ -238,7 +238,7 @@ pub const METRICS: &[Metric] = &[
         "Base pages by cgroup and by how an attempt to promote them ended; outcomes that were \
          never met are left out.",
         |status, to| {
-            for cgroup in &status.cgroups {
+            for cgroup in status.cgroups.iter().map(|cgroup| &cgroup.moves) {
                 let moved = (Outcome::Moved.name(), cgroup.promoted_pages);
                 let others = cgroup
                     .not_moved
@@ -255,13 +255,32 @@ pub const METRICS: &[Metric] = &[
         ("pghot_cgroup_demoted_pages", "pages"),
         CGROUP,
         "Base pages of a cgroup that pghot had the kernel demote.",
-        |status, to| to.cgroups(status, |cgroup| cgroup.demoted_pages.unwrap_or(0)),
+        |status, to| to.cgroups(status, |cgroup| cgroup.moves.demoted_pages),
     ),
     gauge(
         ("pghot_cgroup_ready_pages", "pages"),
         CGROUP,
         "Base pages of a cgroup that are hot and wait in the lower tier, estimated from a sample.",
-        |status, to| to.cgroups(status, |cgroup| cgroup.ready_pages),
+        |status, to| to.cgroups(status, |cgroup| Some(cgroup.moves.ready_pages)),
+    ),
+    gauge(
+        ("pghot_cgroup_memory_bytes", "bytes"),
+        &["cgroup", "tier"],
+        "Anonymous memory and page cache of a cgroup by tier, top or lower, without that of \
+         cgroups below it.",
+        |status, to| to.tiers(status),
+    ),
+    gauge(
+        ("pghot_cgroup_share_bytes", "bytes"),
+        CGROUP,
+        "What a cgroup's weight gives it of the top tier; none where no policy sets a weight.",
+        |status, to| to.cgroups(status, |cgroup| cgroup.share_bytes),
+    ),
+    gauge(
+        ("pghot_cgroup_limit_bytes", "bytes"),
+        CGROUP,
+        "The most memory that a cgroup may have, memory.max; none where it has no limit.",
+        |status, to| to.cgroups(status, |cgroup| cgroup.limit_bytes),
     ),
     // --- Sources ---
     gauge(
@@ -375,6 +394,18 @@ pub const METRICS: &[Metric] = &[
         &[],
         "Changes of tunables that were accepted since the daemon started.",
         |status, to| to.whole(status.config_generation),
+    ),
+    counter(
+        ("pghot_config_reloads", ""),
+        &["result"],
+        "Times that the config file was read again and taken over, or refused since it is wrong.",
+        |status, to| {
+            let reload = status.reload.as_ref();
+            let (all, refused) = reload.map_or((0, 0), |it| (it.count, it.refused));
+            for (result, times) in [("ok", all - refused), ("refused", refused)] {
+                to.add(vec![result.into()], Value::Whole(times));
+            }
+        },
     ),
     gauge(
         ("pghot_setting", ""),

@@ -58,11 +58,12 @@ pub struct Progress {
 }
 
 /// Records until the order is done, `stop` says so, or no process is left of those that were named.
+/// `progress` hears of each interval, and may ask for what is recorded so far.
 pub fn record(
     root: &SysRoot,
     order: &Order,
     stop: &AtomicBool,
-    progress: &mut dyn FnMut(Progress),
+    progress: &mut dyn FnMut(Progress, &dyn Fn() -> Profile),
 ) -> Result<Profile, Error> {
     let span = Span::new(&[PfnRange {
         start: 0,
@@ -86,6 +87,13 @@ pub fn record(
         }
     }
     let begin = monotonic();
+    let release = std::fs::read_to_string(root.sysctl("kernel.osrelease")).unwrap_or_default();
+    let so_far = |recorder: &Recorder<'_>, done: u32| Profile {
+        kernel: release.trim().to_owned(),
+        interval_ms: ((monotonic() - begin).as_millis() as u32 / done.max(1)).max(1),
+        intervals: done.max(1),
+        processes: recorder.processes(),
+    };
     let mut done = 0;
     while done < order.intervals && !stop.load(Ordering::Relaxed) {
         let touched_pages = recorder.interval(done, stop);
@@ -94,20 +102,14 @@ pub fn record(
             break;
         }
         done += 1;
-        progress(Progress {
+        let at = Progress {
             intervals: done,
             processes,
             touched_pages,
-        });
+        };
+        progress(at, &|| so_far(&recorder, done));
     }
-    let release = std::fs::read_to_string(root.sysctl("kernel.osrelease"));
-    let took = (monotonic() - begin).as_millis() as u32;
-    let profile = Profile {
-        kernel: release.unwrap_or_default().trim().to_owned(),
-        interval_ms: (took / done.max(1)).max(1),
-        intervals: done.max(1),
-        processes: recorder.finish(),
-    };
+    let profile = so_far(&recorder, done);
     profile.check().map_err(|invalid| {
         let none = profile.processes.is_empty();
         let why = match none {
@@ -332,9 +334,9 @@ impl Recorder<'_> {
         Some(())
     }
 
-    fn finish(self) -> Vec<Process> {
-        let all = self.ended.into_iter().chain(self.watched.into_values());
-        all.filter_map(Watched::finish).collect()
+    fn processes(&self) -> Vec<Process> {
+        let all = self.ended.iter().chain(self.watched.values());
+        all.filter_map(Watched::so_far).collect()
     }
 }
 

@@ -144,28 +144,30 @@ impl Watched {
         Some(*self.blocks.entry(key).or_insert(next))
     }
 
-    /// What was recorded of it, with its blocks in the order of their addresses; none if that is
-    /// nothing.
-    pub fn finish(self) -> Option<Process> {
+    /// What was recorded of it so far, with its blocks in the order of their addresses; none if
+    /// that is nothing.
+    pub fn so_far(&self) -> Option<Process> {
         if self.blocks.is_empty() || self.intervals.is_empty() {
             return None;
         }
-        let mut by_address: Vec<(u64, u32)> = self.blocks.into_iter().collect();
+        let blocks = self.blocks.iter();
+        let mut by_address: Vec<(u64, u32)> = blocks.map(|(at, number)| (*at, *number)).collect();
         by_address.sort_unstable();
         let mut order = vec![0; by_address.len()];
         for ((_, seen), place) in by_address.into_iter().zip(0..) {
             order[seen as usize] = place;
         }
-        let interval = |interval: Interval| Interval {
+        let interval = |interval: &Interval| Interval {
+            number: interval.number,
+            cpu_us: interval.cpu_us,
             touched: in_order(&interval.touched, &order),
             lower: in_order(&interval.lower, &order),
-            ..interval
         };
         Some(Process {
-            name: self.name,
+            name: self.name.clone(),
             blocks: order.len() as u32,
             huge_blocks: self.huge_blocks.len() as u32,
-            intervals: self.intervals.into_iter().map(interval).collect(),
+            intervals: self.intervals.iter().map(interval).collect(),
         })
     }
 }
@@ -215,7 +217,7 @@ mod tests {
             touched: Touched::of(seen.touched),
             lower: Touched::of(seen.lower),
         });
-        let process = watched.finish().unwrap();
+        let process = watched.so_far().unwrap();
         assert_eq!(process.blocks, 2);
         let runs = |touched: &Touched| touched.runs().collect::<Vec<_>>();
         let interval = &process.intervals[0];

@@ -139,8 +139,11 @@ pub enum Error {
         /// libbpf's or the kernel's answer.
         source: libbpf_rs::Error,
     },
-    /// More PFN ranges than the BPF programs search.
-    #[error("the lower tier has {got} separate PFN ranges, and {max} are supported")]
+    /// More PFN ranges than the BPF programs search, and not for gaps that could be closed.
+    #[error(
+        "the lower tier has {got} pieces with other memory between them, and {max} are supported: \
+         bring its memory online in fewer pieces"
+    )]
     TooManyRanges {
         /// Ranges of this machine.
         got: usize,

@@ -6,7 +6,7 @@ use std::ops::Range;
 use pghot_engine::Settings;
 use pghot_hotness::{Nid, Pfn, PfnRange, RANGES_MAX, SECTION_PAGES, Span};
 use pghot_linux::SysRoot;
-use pghot_linux::probe::{CAPABILITY, FEATURES, Finding, Level};
+use pghot_linux::probe::{CAPABILITY, FEATURES, Feature, Finding, Level};
 use pghot_linux::topology::Topology;
 
 use crate::error::RunError;
@@ -14,27 +14,27 @@ use crate::error::RunError;
 /// The lower-tier nodes, on a machine that has all that pghot cannot do without.
 pub fn lower_tier_nids(topology: &Topology, root: &SysRoot) -> Result<Vec<Nid>, RunError> {
     let nids: Vec<Nid> = topology.lower_tier_nodes().map(|node| node.nid).collect();
-    if nids.is_empty() {
-        return Err(RunError::NoLowerTier);
+    let needed = FEATURES.iter().filter(|it| it.without == Level::Fail);
+    // What no memory that comes online would change is said first, rights last.
+    let (rights, of_kernel): (Vec<_>, Vec<_>) = needed
+        .filter(|it| it.id != "lower_tier")
+        .partition(|it| it.id.starts_with(CAPABILITY));
+    let fails = |features: Vec<&Feature>| {
+        let mut findings = features.into_iter().map(|it| it.check(root));
+        findings.find(|finding| finding.level == Level::Fail)
+    };
+    match fails(of_kernel) {
+        None if nids.is_empty() => return Err(RunError::NoLowerTier),
+        None => {}
+        Some(Finding {
+            meaning, advice, ..
+        }) => return Err(RunError::Unfit { meaning, advice }),
     }
-    let needed = FEATURES
-        .iter()
-        .filter(|feature| feature.without == Level::Fail);
-    let findings = needed.map(|feature| feature.check(root));
-    match findings
-        .into_iter()
-        .find(|finding| finding.level == Level::Fail)
-    {
+    match fails(rights) {
         None => Ok(nids),
         Some(Finding {
-            id,
-            meaning,
-            advice,
-            ..
-        }) => Err(match id.starts_with(CAPABILITY) {
-            true => RunError::Rights { meaning, advice },
-            false => RunError::Unfit { meaning, advice },
-        }),
+            meaning, advice, ..
+        }) => Err(RunError::Rights { meaning, advice }),
     }
 }
 

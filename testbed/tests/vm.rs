@@ -48,6 +48,8 @@ mod rig;
 mod safety;
 #[path = "vm/stress.rs"]
 mod stress;
+#[path = "vm/stuck.rs"]
+mod stuck;
 #[path = "vm/table.rs"]
 mod table;
 #[path = "vm/testbed.rs"]
@@ -222,6 +224,7 @@ fn tests() -> impl Iterator<Item = &'static Test> {
         campaign::TESTS,
         tiers::TESTS,
         stress::TESTS,
+        stuck::TESTS,
         together::TESTS,
         top::TESTS,
         reload::TESTS,

@@ -24,7 +24,8 @@ pub fn log_messages() {
     })));
 }
 
-/// Whether the running kernel has a function that programs can call or be attached to; `None` without BTF.
+/// Whether the running kernel has a function that programs can call or be attached to; `None`
+/// without BTF.
 pub fn has_function(root: &SysRoot, name: &str) -> Option<bool> {
     let btf = Btf::from_path(root.sys.join("kernel/btf/vmlinux")).ok()?;
     Some(btf.type_by_name::<Func<'_>>(name).is_some())

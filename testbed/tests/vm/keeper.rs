@@ -26,8 +26,8 @@ pub const TESTS: &[Test] = &[
 /// By the guest's clock.
 const BACK_WITHIN_MS: u64 = 1000;
 
-/// Sends a process a signal, and says after how many ms all settings are as they were. A sysctl gives its
-/// value to a single read, which the shell's own does not do.
+/// Sends a process a signal, and says after how many ms all settings are as they were. A sysctl
+/// gives its value to a single read, which the shell's own does not do.
 const KILL_AND_WAIT: &str = r#"
 files="/proc/sys/kernel/numa_balancing
     /proc/sys/kernel/numa_balancing_promote_rate_limit_MBps

@@ -1,4 +1,5 @@
-//! What each kernel offers, as docs/kernels.md says: every BPF program is loaded, every source asked.
+//! What each kernel offers, as docs/kernels.md says: every BPF program is loaded, and every source
+//! asked.
 
 use std::collections::BTreeMap;
 

@@ -16,17 +16,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::exchange::FaultTimes;
 
-/// Address space of one visit, in MB: at least, at the start, and at most (the kernel's default).
-const SIZE_MB: (u64, u64, u64) = (4, START_SIZE_MB, 256);
+/// Address space of one visit, in MB: at least, at the start, and at most.
+const SIZE_MB: (u64, u64, u64) = (1, START_SIZE_MB, 128);
 
 /// What a visit is ever told to mark, in MB.
 pub const SIZES_MB: RangeInclusive<u64> = SIZE_MB.0..=SIZE_MB.2;
 
-/// How long after the start of a thread its first visit comes, and then the next, in ms.
-pub const DELAY_MS: u64 = 100;
+/// How long after the start of a thread its first visit comes, and then the next, in ms. Once a
+/// process was gone through twice, each of its mappings that was not touched lately costs a visit of
+/// its own before the next round begins, and a small program has some fifteen: so a round takes
+/// half a second, where it took two with visits four times as far apart. Each takes microseconds.
+pub const DELAY_MS: u64 = 25;
 
 /// What a visit marks at the start, in MB.
-pub const START_SIZE_MB: u64 = 32;
+pub const START_SIZE_MB: u64 = 16;
 
 /// Whether normal balancing uses the scanner, so that its settings are left alone. It moves pages
 /// to the node of the CPU that touches them: where all CPUs are on one node, that is nowhere to go.
@@ -230,17 +233,17 @@ mod tests {
     #[test]
     fn marks_are_frequent_as_long_as_they_pay() {
         let mut marking = Marking::new(4);
-        assert_eq!(after(&mut marking, 2, 0, 0), 32, "marks stay");
-        assert_eq!(after(&mut marking, 1, 1000, 1000), 128, "not too fast");
-        assert_eq!(after(&mut marking, 9, 8000, 2000), 128);
-        assert_eq!(after(&mut marking, 1, 32_768, 4096), 48, "too many");
-        assert_eq!(after(&mut marking, 1, 8192, 0), 48, "it may yet pay");
-        assert_eq!(after(&mut marking, 1, 8192, 0), 18, "it does not");
-        assert_eq!(after(&mut marking, 9, 10_000, 0), 4, "somebody must look");
-        assert_eq!(after(&mut marking, 1, 384, 10), 8);
-        assert_eq!(after(&mut marking, 9, 64, 0), 32);
+        assert_eq!(after(&mut marking, 2, 0, 0), 16, "marks stay");
+        assert_eq!(after(&mut marking, 1, 1000, 1000), 64, "not too fast");
+        assert_eq!(after(&mut marking, 9, 8000, 2000), 64);
+        assert_eq!(after(&mut marking, 1, 32_768, 4096), 24, "too many");
+        assert_eq!(after(&mut marking, 1, 8192, 0), 24, "it may yet pay");
+        assert_eq!(after(&mut marking, 1, 8192, 0), 9, "it does not");
+        assert_eq!(after(&mut marking, 9, 10_000, 0), 1, "somebody must look");
+        assert_eq!(after(&mut marking, 1, 384, 10), 2);
+        assert_eq!(after(&mut marking, 9, 64, 0), 16);
         assert!(!marking.report().pays);
-        assert_eq!(after(&mut marking, 1, 1000, 1000), 96, "it does again");
+        assert_eq!(after(&mut marking, 1, 1000, 1000), 48, "it does again");
         assert!(marking.report().pays);
     }
 
@@ -273,12 +276,12 @@ mod tests {
         assert!(marking.is_due(1250, soon(0), 1));
         // As many as the budget allows in four seconds.
         marking.note(5000, soon(4 * 16_384), 4 * 16_384, false);
-        assert_eq!(marking.report().size_mb, 32);
+        assert_eq!(marking.report().size_mb, 16);
         assert!(marking.is_due(5250, soon(4 * 16_384), 4 * 16_384));
         // For three seconds in vain.
         marking.note(8000, soon(7 * 16_384), 4 * 16_384, false);
         let said = marking.report().sentence();
-        assert!(said.starts_with("4 MB of a process"), "{said}");
+        assert!(said.starts_with("1 MB of a process"), "{said}");
         assert!(said.ends_with("2048 at most"), "{said}");
         marking.note(13_000, soon(8 * 16_384), 4 * 16_384, false);
         let said = marking.report().sentence();
@@ -293,7 +296,7 @@ mod tests {
         let mut marking = Marking::new(4);
         marking.note(1000, soon(8000), 8000, false);
         marking.note(2000, soon(0), 0, false);
-        assert_eq!(marking.report().size_mb, 32);
+        assert_eq!(marking.report().size_mb, 16);
         marking.note(2000, soon(u64::MAX / 1000), u64::MAX / 8, false);
     }
 }

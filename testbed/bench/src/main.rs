@@ -60,10 +60,11 @@ struct Args {
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: Option<u64>,
 
-    /// Accesses of each run; without, as the preset says
-    #[arg(long, value_name = "N")]
-    #[arg(value_parser = clap::value_parser!(u64).range(1000..))]
-    accesses: Option<u64>,
+    /// About how long a run lasts by the guest's clock, which says how much a workload does; without,
+    /// as the preset says
+    #[arg(long, value_name = "S")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
+    guest_s: Option<u64>,
 
     /// Threads of the workload
     #[arg(long, value_name = "T", default_value_t = 2)]
@@ -191,7 +192,7 @@ fn matrix(args: &Args, left_out: &mut Vec<Failure>) -> Result<Matrix> {
         },
         seeds: args.seeds.unwrap_or(preset.seeds()),
         warms_up: preset == Preset::Demo,
-        accesses: args.accesses.unwrap_or(preset.accesses()),
+        guest_s: args.guest_s.unwrap_or(preset.guest_s()),
         threads: args.threads,
         dilation: args.dilation.unwrap_or(preset.dilation()),
     })

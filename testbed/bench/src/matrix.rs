@@ -32,8 +32,9 @@ pub struct Matrix {
     pub seeds: u64,
     /// Whether a run of each comes first that does not count.
     pub warms_up: bool,
-    /// Accesses of each run.
-    pub accesses: u64,
+    /// About how long each run takes by the guest's clock, without balancing, in s: what a
+    /// workload makes of it follows from [`Workload::per_host_s`].
+    pub guest_s: u64,
     /// Threads of the workload.
     pub threads: u32,
     /// How many times slower than the host's the guests' clocks run.
@@ -73,7 +74,7 @@ impl Matrix {
                     workload: workload.name.to_owned(),
                     system: system.to_owned(),
                     seed,
-                    accesses: (self.accesses / workload.weight).max(1),
+                    accesses: workload.per_host_s * self.guest_s * u64::from(self.dilation),
                     threads: self.threads,
                     backing,
                     machine: self.machine.clone(),
@@ -177,9 +178,9 @@ mod tests {
             kernels: vec!["7".into()],
             seeds: 2,
             warms_up: false,
-            accesses: 10,
+            guest_s: 2,
             threads: 1,
-            dilation: 1,
+            dilation: 10,
         }
     }
 
@@ -198,7 +199,7 @@ mod tests {
         let matrix = Matrix {
             workloads: vec!["promote".into(), "pagecache".into()],
             backings: vec!["anon".into(), "thp".into()],
-            accesses: 1000,
+            guest_s: 1,
             systems: vec!["none".into()],
             seeds: 1,
             ..matrix()
@@ -206,7 +207,7 @@ mod tests {
         let cells = matrix.cells();
         let of = |cell: &Setting| (cell.backing.clone(), cell.accesses);
         let cells: Vec<_> = cells.iter().map(of).collect();
-        let expected = [("anon", 1000), ("thp", 1000), ("file", 10)];
+        let expected = [("anon", 40_000_000), ("thp", 40_000_000), ("file", 330_000)];
         assert_eq!(
             cells,
             expected.map(|(kind, accesses)| (kind.to_owned(), accesses))

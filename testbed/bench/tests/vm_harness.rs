@@ -31,8 +31,8 @@ fn a_small_comparison_is_run_judged_and_resumed() {
         "none,pghot,numab2",
         "--seeds",
         "1",
-        "--accesses",
-        "6000000",
+        "--guest-s",
+        "2",
         "--dilation",
         "1",
     ];
@@ -108,8 +108,10 @@ fn a_dead_guest_costs_its_cells_only() {
         "none",
         "--seeds",
         "2",
-        "--accesses",
-        "100000",
+        "--guest-s",
+        "1",
+        "--dilation",
+        "1",
     ];
     let mut child = Command::new(env!("CARGO_BIN_EXE_pghot-bench"))
         .args(arguments)

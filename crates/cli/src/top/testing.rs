@@ -90,7 +90,7 @@ pub fn status_at(up_s: f64) -> Status {
         processes: vec![process(4242, "redis-server", 2048, times(10))],
         sources: sources(times),
         marking: Some(MarkingReport {
-            size_mb: 32,
+            size_mb: 16,
             faults_per_s: 2500,
             budget_per_s: 8192,
             pays: true,

@@ -111,7 +111,7 @@ fn plan_ends_with_the_tiering_bit() {
 
 #[test]
 fn visits_are_small_and_frequent_unless_normal_balancing_needs_them() {
-    for (balancing, at_once, later) in [("2", ["100", "32"], "4"), ("3", ["1000", "256"], "256")] {
+    for (balancing, at_once, later) in [("2", ["25", "16"], "4"), ("3", ["1000", "256"], "256")] {
         let host = Host::new(balancing);
         let mut knobs = host.running();
         assert_eq!(

@@ -40,25 +40,42 @@ impl Kernel {
         })
     }
 
-    /// The names in `kernels.toml`, whether or not their images are there.
+    /// The names in `kernels.toml` of those on which everything is tested, whether or not their
+    /// images are there.
     pub fn names() -> Result<Vec<String>, Error> {
-        #[derive(Deserialize)]
-        struct File {
-            kernel: Vec<Entry>,
-        }
-        #[derive(Deserialize)]
-        struct Entry {
-            name: String,
-        }
+        let entries = Self::entries()?.into_iter();
+        let tested = entries.filter(|entry| !entry.programs_only);
+        Ok(tested.map(|entry| entry.name).collect())
+    }
 
+    /// The names of those on which only programs are loaded.
+    pub fn names_for_programs() -> Result<Vec<String>, Error> {
+        let entries = Self::entries()?.into_iter();
+        let loaded = entries.filter(|entry| entry.programs_only);
+        Ok(loaded.map(|entry| entry.name).collect())
+    }
+
+    fn entries() -> Result<Vec<Entry>, Error> {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels.toml");
         let text = fs::read_to_string(&path).map_err(Error::io(&path))?;
         let file: File = toml::from_str(&text).map_err(|error| Error::Config {
             path,
             problem: error.to_string(),
         })?;
-        Ok(file.kernel.into_iter().map(|kernel| kernel.name).collect())
+        Ok(file.kernel)
     }
+}
+
+#[derive(Deserialize)]
+struct File {
+    kernel: Vec<Entry>,
+}
+
+#[derive(Deserialize)]
+struct Entry {
+    name: String,
+    #[serde(default)]
+    programs_only: bool,
 }
 
 /// Where `setup.sh` puts what it fetches; the two must agree.

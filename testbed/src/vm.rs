@@ -29,7 +29,7 @@ const DEBIAN_BOOT_LIMIT: Duration = Duration::from_secs(300);
 const BOOT_RETRIES: u32 = 2;
 
 /// Names of the binaries under test.
-const UNDER_TEST: [&str; 8] = [
+const UNDER_TEST: [&str; 9] = [
     "pghot",
     "hotset",
     "churn",
@@ -38,6 +38,7 @@ const UNDER_TEST: [&str; 8] = [
     "migrate",
     "autonuma",
     "bfs",
+    "stalled",
 ];
 
 /// What to boot.

@@ -36,6 +36,8 @@ mod pgtscan;
 mod policies;
 #[path = "vm/pool.rs"]
 mod pool;
+#[path = "vm/programs.rs"]
+mod programs;
 #[path = "vm/promotion.rs"]
 mod promotion;
 #[path = "vm/record.rs"]
@@ -52,6 +54,8 @@ mod safety;
 mod session;
 #[path = "vm/stress.rs"]
 mod stress;
+#[path = "vm/stuck.rs"]
+mod stuck;
 #[path = "vm/table.rs"]
 mod table;
 #[path = "vm/testbed.rs"]
@@ -220,11 +224,13 @@ fn tests() -> impl Iterator<Item = &'static Test> {
     [
         testbed::TESTS,
         promotion::TESTS,
+        programs::TESTS,
         resolver::TESTS,
         safety::TESTS,
         campaign::TESTS,
         tiers::TESTS,
         stress::TESTS,
+        stuck::TESTS,
         together::TESTS,
         top::TESTS,
         session::TESTS,
@@ -270,7 +276,8 @@ fn publish() -> Result<()> {
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     arguments.test_threads.get_or_insert(GUESTS_MAX);
-    let kernels = match Kernel::names() {
+    let kernels = Kernel::names();
+    let (kernels, more) = match kernels.and_then(|it| Ok((it, Kernel::names_for_programs()?))) {
         Ok(kernels) => kernels,
         Err(error) => {
             eprintln!("{error}");
@@ -283,11 +290,15 @@ fn main() -> ExitCode {
     let ledger = is_suite.then(|| Arc::new(Ledger::of_host()));
     let pool = Arc::new(Pool::default());
     let mut trials = Vec::new();
-    for (number, kernel) in kernels.into_iter().enumerate() {
+    let wanted = kernels.into_iter().enumerate().map(|(number, kernel)| {
+        let of_suite = tests().filter(|test| test.is_wanted(&kernel, number == 0));
+        (of_suite.collect::<Vec<_>>(), kernel)
+    });
+    let loaded = more
+        .into_iter()
+        .map(|it| (Vec::from_iter(programs::TESTS), it));
+    for (mut tests, kernel) in wanted.collect::<Vec<_>>().into_iter().chain(loaded) {
         // Tests of one machine follow each other, so that they find its guest running.
-        let mut tests: Vec<_> = tests()
-            .filter(|test| test.is_wanted(&kernel, number == 0))
-            .collect();
         tests.sort_by_key(|test| test.machine);
         for test in tests {
             let (kernel, pool, ledger) = (kernel.clone(), Arc::clone(&pool), ledger.clone());

@@ -40,20 +40,21 @@ fn text(diagnosis: &Diagnosis) -> String {
     if diagnosis.nodes.is_empty() {
         text.push_str("  none could be read\n");
     }
-    let width = [&diagnosis.features, &diagnosis.sources, &diagnosis.fights]
+    let sections = [
+        ("What pghot needs", &diagnosis.features),
+        ("Hotness sources", &diagnosis.sources),
+        ("BPF programs", &diagnosis.programs),
+        ("What may fight with pghot", &diagnosis.fights),
+    ];
+    let width = sections
         .into_iter()
-        .flatten()
+        .flat_map(|(_, checks)| checks)
         .map(|check| check.id.len())
         .max()
         .unwrap_or(0);
-    section(&mut text, "What pghot needs", &diagnosis.features, width);
-    section(&mut text, "Hotness sources", &diagnosis.sources, width);
-    section(
-        &mut text,
-        "What may fight with pghot",
-        &diagnosis.fights,
-        width,
-    );
+    for (title, checks) in sections {
+        section(&mut text, title, checks, width);
+    }
     text.push_str(match diagnosis.verdict {
         Grade::Ok => "\npghot can promote here.\n",
         Grade::Warn => "\npghot can promote here; see the warnings.\n",
@@ -77,6 +78,9 @@ fn node_line(node: &NodeReport) -> String {
 
 fn section(text: &mut String, title: &str, checks: &[Check], width: usize) {
     let _ = writeln!(text, "\n{title}");
+    if checks.is_empty() {
+        text.push_str("  unknown: only root can find out\n");
+    }
     for check in checks {
         let level = match check.level {
             Grade::Ok => "ok",

@@ -1,10 +1,16 @@
 //! What `pghot doctor` finds: the kernel, the nodes, each source, and what would fight with pghot.
 //!
-//! Looks and changes nothing, and needs no daemon. Without root it sees less and says so.
+//! Looks and changes nothing, and needs no daemon; BPF programs are loaded and let go, attached to
+//! nothing. Without root it sees less and says so.
+
+use std::fmt::Display;
 
 use pghot_linux::SysRoot;
+use pghot_linux::bpf;
 use pghot_linux::conflicts::conflicts;
+use pghot_linux::load_check::{self, Loads};
 use pghot_linux::probe::{Finding, Level, features};
+use pghot_linux::resolver;
 use pghot_linux::rights;
 use pghot_linux::topology::Topology;
 use pghot_sources::{Availability, Descriptor, SOURCES};
@@ -24,6 +30,8 @@ pub struct Diagnosis {
     pub features: Vec<Check>,
     /// Each hotness source.
     pub sources: Vec<Check>,
+    /// Each BPF program, as this kernel takes it; empty for who may not load any.
+    pub programs: Vec<Check>,
     /// What would work against pghot.
     pub fights: Vec<Check>,
     /// The worst of all findings: `ok`, `warn` or `fail`.
@@ -97,13 +105,16 @@ pub fn examine(root: &SysRoot) -> Diagnosis {
     features.push(check_user());
     let fights: Vec<Check> = conflicts(root).into_iter().map(Check::from).collect();
     let sources = check_sources(root);
-    let all = features.iter().chain(&sources).chain(&fights);
+    let programs = check_programs(root);
+    let all = features.iter().chain(&sources).chain(&programs);
+    let all = all.chain(&fights);
     Diagnosis {
         kernel: kernel_release(root),
         nodes: nodes(root),
         verdict: all.map(|check| check.level).max().unwrap_or(Grade::Ok),
         features,
         sources,
+        programs,
         fights,
     }
 }
@@ -161,6 +172,50 @@ fn check_sources(root: &SysRoot) -> Vec<Check> {
         }
     };
     answers.into_iter().map(check).collect()
+}
+
+/// Loads each once. A source has several for different kernels, so one whose function is absent is
+/// no loss by itself: what the source can do is its own finding.
+fn check_programs(root: &SysRoot) -> Vec<Check> {
+    if !load_check::can_ask(root) {
+        return Vec::new();
+    }
+    bpf::log_messages();
+    let resolver = load_check::programs(root, resolver::OBJECT, |_| Ok(()));
+    let mut checks = of_object("resolver", Grade::Fail, resolver);
+    for source in SOURCES {
+        let programs = source.on_kernel.load_check(root);
+        checks.extend(of_object(source.name, Grade::Warn, programs));
+    }
+    checks
+}
+
+fn of_object<E: Display>(
+    owner: &str,
+    without: Grade,
+    programs: Result<Vec<load_check::Program>, E>,
+) -> Vec<Check> {
+    let check = |id: String, level, meaning| Check {
+        id,
+        level,
+        meaning,
+        advice: String::new(),
+    };
+    let programs = match programs {
+        Ok(programs) => programs,
+        Err(error) => return vec![check(owner.to_owned(), without, error.to_string())],
+    };
+    let one = |program: load_check::Program| {
+        let (level, meaning) = match program.loads {
+            Loads::Yes => (Grade::Ok, "loads".to_owned()),
+            Loads::WithoutFunction(name) => {
+                (Grade::Ok, format!("off, the kernel has no function {name}"))
+            }
+            Loads::No(why) => (without, format!("does not load: {why}")),
+        };
+        check(format!("{owner}/{}", program.name), level, meaning)
+    };
+    programs.into_iter().map(one).collect()
 }
 
 #[cfg(test)]

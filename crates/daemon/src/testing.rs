@@ -43,6 +43,7 @@ const fn fake(name: &'static str, bit: u32, kind: Kind) -> Descriptor {
         on_kernel: OnKernel {
             check: |_| Availability::Available,
             start: |_| unreachable!("the launcher starts it"),
+            object: None,
         },
     }
 }

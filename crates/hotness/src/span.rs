@@ -139,7 +139,7 @@ mod tests {
     proptest! {
         #[test]
         fn the_programs_find_the_same_record(
-            gaps in prop::collection::vec((1..5u64, 1..4u64), 1..RANGES_MAX),
+            gaps in prop::collection::vec((1..5u64, 1..4u64), 1..=RANGES_MAX),
             sections in prop::collection::vec((0..400u64, 0..3u64), 1..100),
         ) {
             let mut end = 0;

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
+use libbpf_rs::btf::{Btf, types::Func};
 use libbpf_rs::{
     MapCore, MapHandle, MapMut, Object, OpenMapMut, OpenObject, PrintLevel, ProgramInput,
     ProgramMut, set_print,
@@ -13,12 +14,21 @@ use memmap2::{MmapMut, MmapOptions};
 use pghot_hotness::mirror;
 use tracing::debug;
 
+use crate::SysRoot;
+
 /// Sends what libbpf prints to the log, at level debug: errors that matter come back as values, and
 /// the verifier's pages of text are for who writes BPF programs.
 pub fn log_messages() {
     set_print(Some((PrintLevel::Info, |_, message| {
         debug!("libbpf: {}", message.trim_end());
     })));
+}
+
+/// Whether the running kernel has a function that programs can call or be attached to; `None`
+/// without BTF.
+pub fn has_function(root: &SysRoot, name: &str) -> Option<bool> {
+    let btf = Btf::from_path(root.sys.join("kernel/btf/vmlinux")).ok()?;
+    Some(btf.type_by_name::<Func<'_>>(name).is_some())
 }
 
 /// The map of an object that is not loaded yet. The name is that in the C source, except that

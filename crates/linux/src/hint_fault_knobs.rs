@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use pghot_engine::marking;
 use pghot_events::event;
 
-use crate::knobs::{Knobs, KnobsError};
+use crate::knobs::{Knobs, KnobsError, Settings};
 use crate::root::{ReadError, SysRoot, read_number, read_text};
 use crate::topology::read_list;
 
@@ -35,28 +35,6 @@ pub struct Step {
     pub path: PathBuf,
     /// Values in the order they are written.
     pub values: Vec<String>,
-}
-
-/// The settings' files.
-struct Paths {
-    balancing: PathBuf,
-    rate_limit: PathBuf,
-    hot_threshold: PathBuf,
-    scan_delay: PathBuf,
-    scan_size: PathBuf,
-}
-
-impl Paths {
-    fn new(root: &SysRoot) -> Self {
-        let debugfs = root.sys.join("kernel/debug/sched/numa_balancing");
-        Self {
-            balancing: root.sysctl("kernel.numa_balancing"),
-            rate_limit: root.sysctl("kernel.numa_balancing_promote_rate_limit_MBps"),
-            hot_threshold: debugfs.join("hot_threshold_ms"),
-            scan_delay: debugfs.join("scan_delay_ms"),
-            scan_size: debugfs.join("scan_size_mb"),
-        }
-    }
 }
 
 /// Values of `kernel.numa_balancing` to write in turn, given the present one and the normal bit to
@@ -77,7 +55,7 @@ pub fn balancing_values(present: u32, without_tiering: u32) -> Vec<u32> {
 
 /// Whether the kernel takes hint faults on the lower tier now, and so promotes by itself.
 pub fn tiering_is_on(root: &SysRoot) -> Result<bool, KnobsError> {
-    let balancing = Paths::new(root).balancing;
+    let balancing = Settings::new(root).balancing;
     let present = read_number::<u32>(&balancing)
         .map_err(|error| missing_or(error, &balancing, "needs CONFIG_NUMA_BALANCING"))?;
     Ok(present & TIERING != 0)
@@ -96,7 +74,7 @@ fn kept(root: &SysRoot, present: u32) -> u32 {
 
 /// What [`tiering_without_kernel_promotion`] would write here, in order; changes nothing.
 pub fn plan(root: &SysRoot) -> Result<Vec<Step>, KnobsError> {
-    let paths = Paths::new(root);
+    let paths = Settings::new(root);
     let present = read_number::<u32>(&paths.balancing)
         .map_err(|error| missing_or(error, &paths.balancing, "needs CONFIG_NUMA_BALANCING"))?;
     read_text(&paths.rate_limit)
@@ -132,7 +110,7 @@ pub fn plan(root: &SysRoot) -> Result<Vec<Step>, KnobsError> {
 /// back to: nobody else has the tiering bit and a rate limit of 0, or a rate limit and a hot
 /// threshold of 0. Which balancing the host had is lost; the one that does not promote is safe.
 fn left_over(root: &SysRoot) -> Vec<(PathBuf, String)> {
-    let paths = Paths::new(root);
+    let paths = Settings::new(root);
     let is_at = |path: &Path, value: &str| read_text(path).is_ok_and(|present| present == value);
     let balancing = read_number::<u32>(&paths.balancing).unwrap_or(0);
     let is_tiering = balancing & TIERING != 0;
@@ -158,7 +136,7 @@ fn left_over(root: &SysRoot) -> Vec<(PathBuf, String)> {
 fn adopt_left_over(knobs: &mut Knobs) -> Result<(), KnobsError> {
     if knobs
         .changed()
-        .contains(&Paths::new(knobs.root()).rate_limit)
+        .contains(&Settings::new(knobs.root()).rate_limit)
     {
         return Ok(());
     }
@@ -195,7 +173,7 @@ pub fn tiering_without_kernel_promotion(knobs: &mut Knobs) -> Result<Vec<Step>, 
 
 /// Has the scanner mark so many MB at a visit. Returns false where [`plan`] leaves that alone.
 pub fn mark(knobs: &mut Knobs, size_mb: u64) -> Result<bool, KnobsError> {
-    let scan_size = Paths::new(knobs.root()).scan_size;
+    let scan_size = Settings::new(knobs.root()).scan_size;
     match knobs.changed().contains(&scan_size) {
         true => knobs.set(&scan_size, &size_mb.to_string()).map(|()| true),
         false => Ok(false),
@@ -206,7 +184,7 @@ pub fn mark(knobs: &mut Knobs, size_mb: u64) -> Result<bool, KnobsError> {
 /// Normal balancing stays as it is meanwhile, and so do the other settings.
 pub fn tiering_off(knobs: &mut Knobs) -> Result<(), KnobsError> {
     adopt_left_over(knobs)?;
-    let path = Paths::new(knobs.root()).balancing;
+    let path = Settings::new(knobs.root()).balancing;
     let present = read_number::<u32>(&path)
         .map_err(|error| missing_or(error, &path, "needs CONFIG_NUMA_BALANCING"))?;
     let kept = kept(knobs.root(), present);

@@ -14,12 +14,14 @@ use std::time::{Duration, Instant};
 use pghot_events::event;
 use serde::{Deserialize, Serialize};
 
-use crate::knobs::state::{SavedKnob, State, StateLock, file_error, is_setting};
+use crate::knobs::state::{SavedKnob, State, StateLock, file_error};
 use crate::root::{SysRoot, read_text};
 
 pub use error::KnobsError;
+pub(crate) use settings::Settings;
 
 mod error;
+mod settings;
 mod state;
 
 /// How long who finds a living owner waits for its end: a keeper whose daemon has just been killed
@@ -149,7 +151,7 @@ impl Knobs {
     /// Until the last one is in place the state file names them all as ours, so that a crash
     /// between two of them is still recognised and put back.
     pub fn set_through(&mut self, path: &Path, values: &[&str]) -> Result<(), KnobsError> {
-        if !is_setting(&self.root, path) {
+        if !Settings::new(&self.root).has(path) {
             return Err(KnobsError::NotASetting {
                 path: path.to_path_buf(),
             });

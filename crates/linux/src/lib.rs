@@ -12,6 +12,7 @@ pub mod hint_fault_knobs;
 pub mod host;
 pub mod keeper;
 pub mod knobs;
+pub mod load_check;
 pub mod lru_gen;
 mod mounts;
 pub mod mover;

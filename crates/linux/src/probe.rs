@@ -5,6 +5,7 @@
 
 use std::path::Path;
 
+use crate::bpf::has_function;
 use crate::mover::{Kernel, MovePages};
 use crate::root::{ReadError, SysRoot, read_text};
 use crate::topology::{PAGE_SHIFT, Topology};
@@ -125,6 +126,17 @@ pub const FEATURES: &[Feature] = &[
         without: Level::Fail,
         advice: "use a kernel with CONFIG_DEBUG_INFO_BTF",
         ask: |root| ask_file(&root.sys.join("kernel/btf/vmlinux")),
+    },
+    Feature {
+        id: "bpf_rcu_read_lock",
+        used_for: "finding out who maps a page",
+        without: Level::Fail,
+        advice: "use Linux 6.12 or later, with which pghot is tested",
+        ask: |root| match has_function(root, "bpf_rcu_read_lock") {
+            Some(false) => Answer::Unavailable("this kernel has no bpf_rcu_read_lock".to_owned()),
+            // Without BTF that is what is missing.
+            _ => Answer::Available,
+        },
     },
     Feature {
         id: "numa_balancing",

@@ -28,6 +28,7 @@
 //! | [`zipf`] | skewed choices |
 //! | [`migrate`] | pages moved from node to node, timed |
 //! | [`first_folio`] | how long the first page of a move is away, by the kernel's tracepoints |
+//! | [`fuse`] | a file whose server may stop, for `stalled` |
 //! | [`graph`] | a random graph in the memory |
 //! | [`bfs`] | searches of it, and their check |
 //! | [`autonuma`] | the programs of autonumabench |
@@ -43,6 +44,7 @@ pub mod churn;
 pub mod decided;
 pub mod first_folio;
 pub mod forked;
+pub mod fuse;
 pub mod graph;
 pub mod hint;
 pub mod hold;

@@ -28,6 +28,10 @@ pub enum Backing {
     // The kernel scans a tmpfs mapping only if the file itself has a policy that asks for it
     // (vma_policy_mof), so there are no hint faults here, only other signs of heat.
     Shared,
+    /// Shared anonymous memory, as forked processes share it: tmpfs without a file to see.
+    SharedAnon,
+    /// A System V shared memory segment, as older databases use it.
+    SysV,
     /// A shared mapping of a file without a name in `--dir`: page cache that is mapped.
     File,
 }
@@ -100,15 +104,18 @@ impl Region {
 
     /// Makes the reserved range usable, of the kind wanted.
     fn open(&self, dir: &Path) -> Result<()> {
+        if self.backing == Backing::SysV {
+            return Ok(attach_segment(&self.range)?);
+        }
         let file = match self.backing {
             Backing::Shared => Some(memfd(self.range.len())?),
             Backing::File => Some(
                 unnamed_file(dir, self.range.len())
                     .with_context(|| format!("cannot make a file in {}", dir.display()))?,
             ),
-            Backing::Anon | Backing::Thp => None,
+            _ => None,
         };
-        let kind = if file.is_some() {
+        let kind = if file.is_some() || self.backing == Backing::SharedAnon {
             libc::MAP_SHARED
         } else {
             libc::MAP_PRIVATE
@@ -187,7 +194,7 @@ impl Region {
     pub fn release(&self) -> Result<()> {
         match self.backing {
             Backing::File => sys::allocate_from(None),
-            Backing::Anon | Backing::Thp | Backing::Shared => sys::unbind(&self.range),
+            _ => sys::unbind(&self.range),
         }
     }
 
@@ -276,7 +283,7 @@ impl Region {
     pub fn unit_pages(&self) -> u32 {
         match self.backing {
             Backing::Thp => (HUGE_BYTES / self.page_bytes) as u32,
-            Backing::Anon | Backing::Shared | Backing::File => 1,
+            _ => 1,
         }
     }
 
@@ -308,6 +315,22 @@ fn map_anon(bytes: usize) -> io::Result<Range<usize>> {
         return Err(io::Error::last_os_error());
     }
     Ok(address as usize..address as usize + bytes)
+}
+
+/// A new segment in the place of this range of our own, gone with its last mapping.
+fn attach_segment(range: &Range<usize>) -> io::Result<()> {
+    // SAFETY: makes a segment, and touches no memory.
+    let id = unsafe { libc::shmget(libc::IPC_PRIVATE, range.len(), libc::IPC_CREAT | 0o600) };
+    sys::check(id.into())?;
+    // SAFETY: it replaces a part of our own reservation, which nothing refers to yet.
+    let address = unsafe { libc::shmat(id, range.start as *const _, libc::SHM_REMAP) };
+    let attached = match address.addr() == range.start {
+        true => Ok(()),
+        false => Err(io::Error::last_os_error()),
+    };
+    // SAFETY: the segment is ours; it stays as long as it is attached.
+    unsafe { libc::shmctl(id, libc::IPC_RMID, std::ptr::null_mut()) };
+    attached
 }
 
 /// A file on tmpfs that has no name and goes away with its mapping.
@@ -382,6 +405,28 @@ mod tests {
         let text = "Node 2 MemTotal: 900 kB\nNode 2 MemFree: 500 kB\nNode 2 Active(file): 30 kB\n\
                     Node 2 Active(anon): 7000 kB\nNode 2 Inactive(file): 4 kB\n";
         assert_eq!(room_kib(text), 534);
+    }
+
+    #[test]
+    fn shared_memory_of_each_kind_is_shared_with_children() {
+        for backing in [Backing::Shared, Backing::SharedAnon, Backing::SysV] {
+            let region = Region::map(1 << 20, backing, 0, Path::new("/")).unwrap();
+            region.populate(5).unwrap();
+            // SAFETY: the child stores one word and ends.
+            match unsafe { libc::fork() } {
+                0 => {
+                    region.words()[1].store(7, Ordering::Relaxed);
+                    // SAFETY: it ends the child.
+                    unsafe { libc::_exit(0) }
+                }
+                child => {
+                    // SAFETY: our own child, not reaped yet.
+                    unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+                }
+            }
+            assert_eq!(region.words()[1].load(Ordering::Relaxed), 7, "{backing:?}");
+            assert_eq!(region.damaged_pages(5), 0, "{backing:?}");
+        }
     }
 
     #[test]

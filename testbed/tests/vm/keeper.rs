@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use pghot_testbed::Status;
+use pghot_testbed::{Status, Vm};
 
 use crate::rig::{Daemon, kernel_settings, promotes_all};
 use crate::{Ctx, Test};
@@ -26,8 +26,8 @@ pub const TESTS: &[Test] = &[
 /// By the guest's clock.
 const BACK_WITHIN_MS: u64 = 1000;
 
-/// Kills a process, and says after how many ms all settings are as they were. A sysctl gives its
-/// value to a single read, which the shell's own does not do.
+/// Sends a process a signal, and says after how many ms all settings are as they were. A sysctl
+/// gives its value to a single read, which the shell's own does not do.
 const KILL_AND_WAIT: &str = r#"
 files="/proc/sys/kernel/numa_balancing
     /proc/sys/kernel/numa_balancing_promote_rate_limit_MBps
@@ -36,32 +36,37 @@ files="/proc/sys/kernel/numa_balancing
     /sys/kernel/debug/sched/numa_balancing/scan_size_mb"
 now() { read up rest </proc/uptime; now=${up%.*}${up#*.}; }
 now; began=$now
-kill -KILL "$1"
+kill -"$3" "$1"
 until [ "$(echo $(cat $files))" = "$2" ]; do
     now; [ $((now - began)) -lt 300 ] || exit 1
 done
 now; echo $((10 * (now - began)))
 "#;
 
+/// Sends the daemon a signal; all settings must be as they were within a second.
+pub fn puts_back_in_time(vm: &Vm, pid: i32, signal: &str, original: &[String; 5]) -> Result<()> {
+    let (pid, wanted) = (pid.to_string(), original.join(" "));
+    let kill = ["sh", "-c", KILL_AND_WAIT, "sh", &pid, &wanted, signal];
+    let output = vm.exec(&kill)?.success().with_context(|| {
+        let left = kernel_settings(vm);
+        format!("{left:?} is left of {original:?}")
+    })?;
+    let took_ms: u64 = output.stdout.trim().parse()?;
+    println!("settings are back {took_ms} ms after SIG{signal}");
+    ensure!(took_ms <= BACK_WITHIN_MS, "it took {took_ms} ms");
+    Ok(())
+}
+
 fn killed_alone(ctx: &mut Ctx) -> Result<()> {
     ctx.vm.write("/proc/sys/kernel/numa_balancing", "1")?;
     let original = kernel_settings(&ctx.vm)?;
-    let wanted = original.join(" ");
     for _ in 0..3 {
         let daemon = Daemon::start(&ctx.vm, &[])?;
         ensure!(
             kernel_settings(&ctx.vm)? != original,
             "the daemon changed nothing"
         );
-        let pid = daemon.pid().to_string();
-        let kill = ["sh", "-c", KILL_AND_WAIT, "sh", &pid, &wanted];
-        let output = ctx.vm.exec(&kill)?.success().with_context(|| {
-            let left = kernel_settings(&ctx.vm);
-            format!("{left:?} is left of {original:?}")
-        })?;
-        let took_ms: u64 = output.stdout.trim().parse()?;
-        println!("settings are back {took_ms} ms after kill -9");
-        ensure!(took_ms <= BACK_WITHIN_MS, "it took {took_ms} ms");
+        puts_back_in_time(&ctx.vm, daemon.pid(), "KILL", &original)?;
         ensure!(daemon.ended()?.status == Status::Signal(libc::SIGKILL));
         let soon = Duration::from_secs(10);
         ctx.vm.wait_until("the state file is gone", soon, || {

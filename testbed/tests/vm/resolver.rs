@@ -18,6 +18,11 @@ pub const TESTS: &[Test] = &[
         "tiered3",
         the_last_of_many,
     ),
+    Test::new(
+        "shared_memory_of_each_kind_is_found",
+        "tiered3",
+        shared_of_each_kind,
+    ),
 ];
 
 /// Programs give back single pages of a huge page; what is left is still one folio.
@@ -41,6 +46,15 @@ fn the_last_of_many(ctx: &mut Ctx) -> Result<()> {
     let flags = ["--size-mib", "32", "--backing", "shared"];
     let many = ["--forks", "200", "--mapped-last"];
     promotes(ctx, "0x4", &[&flags[..], &many].concat())
+}
+
+/// As forked processes share it, and as older databases do.
+fn shared_of_each_kind(ctx: &mut Ctx) -> Result<()> {
+    for backing in ["shared-anon", "sys-v"] {
+        let flags = ["--size-mib", "32", "--backing", backing, "--forks", "5"];
+        promotes(ctx, "0x4", &flags)?;
+    }
+    Ok(())
 }
 
 /// All of a hot set that is held back goes up by one source.

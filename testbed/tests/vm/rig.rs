@@ -183,6 +183,56 @@ pub fn end_hog(vm: &Vm, mut hog: Process) -> Result<()> {
     Ok(())
 }
 
+/// The memory blocks of node 2.
+pub struct LowerTier {
+    /// The files that say whether one is online.
+    states: Vec<String>,
+    block_bytes: u64,
+}
+
+impl LowerTier {
+    /// All are online.
+    pub fn of(vm: &Vm) -> Result<LowerTier> {
+        let names = vm.list("/sys/devices/system/node/node2")?;
+        let is_block = |name: &&String| name.starts_with("memory") && *name != "memory_failure";
+        let state = |name: &String| format!("/sys/devices/system/memory/{name}/state");
+        let states = names.iter().filter(is_block).map(state).collect();
+        let block_bytes = vm.read("/sys/devices/system/memory/block_size_bytes")?;
+        let block_bytes = u64::from_str_radix(block_bytes.trim(), 16)?;
+        Ok(LowerTier {
+            states,
+            block_bytes,
+        })
+    }
+
+    /// How many there are.
+    pub fn blocks(&self) -> usize {
+        self.states.len()
+    }
+
+    /// Base pages of so many.
+    pub fn pages(&self, blocks: usize) -> f64 {
+        (blocks as u64 * self.block_bytes / 4096) as f64
+    }
+
+    /// Takes offline what can be, and returns how many: a block may hold memory of the kernel,
+    /// which cannot move.
+    pub fn offline(&self, vm: &Vm) -> Result<usize> {
+        let goes = |state: &&String| vm.write(state, "offline").is_ok();
+        Ok(self.states.iter().filter(goes).count())
+    }
+
+    /// Brings back what is offline.
+    pub fn online(&self, vm: &Vm) -> Result<()> {
+        for state in &self.states {
+            if vm.read(state)?.trim() == "offline" {
+                vm.write(state, "online")?;
+            }
+        }
+        Ok(())
+    }
+}
+
 /// The settings of the kernel that pghot changes, as they are now.
 pub fn kernel_settings(vm: &Vm) -> Result<[String; 5]> {
     let read = |path| -> Result<String> { Ok(vm.read(path)?.trim().to_owned()) };

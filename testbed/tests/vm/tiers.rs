@@ -7,7 +7,8 @@ use anyhow::{Context, Result, ensure};
 use pghot_testbed::{Process, Vm};
 
 use crate::rig::{
-    Daemon, end_hog, go, hog, hold_hotset, hotset, number, outcome, promotes_all, refused,
+    Daemon, LowerTier, end_hog, go, hog, hold_hotset, hotset, number, outcome, promotes_all,
+    refused,
 };
 use crate::{Ctx, Test};
 
@@ -215,20 +216,11 @@ fn an_offlined_node_is_let_go(ctx: &mut Ctx) -> Result<()> {
         &ctx.vm,
         &["--size-mib", "32", "--until-promoted", "--seconds", "40"],
     )?;
-    let node = "/sys/devices/system/node/node2";
-    let is_block = |name: &String| name.starts_with("memory") && name != "memory_failure";
-    let blocks: Vec<String> = ctx.vm.list(node)?.into_iter().filter(is_block).collect();
+    let lower_tier = LowerTier::of(&ctx.vm)?;
     let pages = daemon.number(PAGES)?;
-    let mut offline = Vec::new();
-    for block in &blocks {
-        // A block may hold memory of the kernel, which cannot move.
-        let state = format!("/sys/devices/system/memory/{block}/state");
-        if ctx.vm.write(&state, "offline").is_ok() {
-            offline.push(state);
-        }
-    }
-    ensure!(!offline.is_empty(), "no block of node 2 could be offlined");
-    let left = pages / blocks.len() as f64 * (blocks.len() - offline.len()) as f64;
+    let offline = lower_tier.offline(&ctx.vm)?;
+    ensure!(offline > 0, "no block of node 2 could be offlined");
+    let left = lower_tier.pages(lower_tier.blocks() - offline);
     let limit = Duration::from_secs(60);
     ctx.vm.wait_until("they have no records", limit, || {
         Ok(match left {
@@ -237,9 +229,7 @@ fn an_offlined_node_is_let_go(ctx: &mut Ctx) -> Result<()> {
             left => daemon.number(PAGES).is_ok_and(|pages| pages == left),
         })
     })?;
-    for state in &offline {
-        ctx.vm.write(state, "online")?;
-    }
+    lower_tier.online(&ctx.vm)?;
     ctx.vm.wait_until("they have records again", limit, || {
         Ok(daemon.number(PAGES).is_ok_and(|now| now == pages))
     })?;

@@ -293,6 +293,15 @@ fn a_machine_without_a_lower_tier_is_told_what_one_is() {
     let (shared, _) = daemon(dir.path());
     let tiers = shared.root.sys.join("devices/virtual/memory_tiering");
     std::fs::remove_dir_all(tiers).unwrap();
+    // What a kernel lacks would be said before.
+    for file in [
+        "kernel/btf/vmlinux",
+        "devices/system/memory/block_size_bytes",
+    ] {
+        let path = shared.root.sys.join(file);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, "8000000\n").unwrap();
+    }
     let mut options = config::load(Some(Path::new("/dev/null")), Vec::new()).unwrap();
     options.state_file = dir.path().join("state.json");
     options.socket = dir.path().join("sock");

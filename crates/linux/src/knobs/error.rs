@@ -27,8 +27,8 @@ pub enum KnobsError {
         /// The setting that was to change.
         path: PathBuf,
     },
-    /// Only files of procfs and sysfs are settings.
-    #[error("{} is not below /proc/sys or /sys, so it is not a kernel setting", path.display())]
+    /// pghot changes a closed list of settings.
+    #[error("{} is none of the kernel settings that pghot changes", path.display())]
     NotASetting {
         /// The path.
         path: PathBuf,
@@ -63,6 +63,20 @@ pub enum KnobsError {
         path: PathBuf,
         /// What is wrong with it.
         why: String,
+    },
+    /// The state file names what pghot never changes, so nothing was written back from it.
+    #[error(
+        "the state file {} names {}, which pghot never changes, so pghot did not write it: check \
+         that kernel.numa_balancing and kernel.numa_balancing_promote_rate_limit_MBps hold what \
+         you want, then delete the file",
+        path.display(),
+        names.display()
+    )]
+    ForeignState {
+        /// The state file.
+        path: PathBuf,
+        /// What is not a setting of pghot's.
+        names: PathBuf,
     },
     /// Another version of pghot wrote the state file.
     #[error(

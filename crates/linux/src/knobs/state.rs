@@ -4,11 +4,12 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::error::KnobsError;
+use super::settings::Settings;
 use crate::root::{ReadError, SysRoot, read_optional, read_text};
 
 const FORMAT_VERSION: u32 = 1;
@@ -83,12 +84,12 @@ impl State {
         }
         let state: Self =
             serde_json::from_slice(&text).map_err(|error| corrupt(error.to_string()))?;
-        match state
-            .knobs
-            .iter()
-            .find(|knob| !is_setting(root, &knob.path))
-        {
-            Some(knob) => Err(corrupt(format!("{} is not a setting", knob.path.display()))),
+        let settings = Settings::new(root);
+        match state.knobs.iter().find(|knob| !settings.has(&knob.path)) {
+            Some(knob) => Err(KnobsError::ForeignState {
+                path: path.to_path_buf(),
+                names: knob.path.clone(),
+            }),
             None => Ok(Some(state)),
         }
     }
@@ -157,13 +158,6 @@ impl StateLock {
         let file = lock().map_err(|source| file_error("lock", state_path, source))?;
         Ok(Self { _file: file })
     }
-}
-
-/// Whether `path` names a file of the kernel's setting trees: a state file must not be able to
-/// make a root daemon write anywhere else.
-pub(super) fn is_setting(root: &SysRoot, path: &Path) -> bool {
-    (path.starts_with(root.proc.join("sys")) || path.starts_with(&root.sys))
-        && !path.components().any(|part| part == Component::ParentDir)
 }
 
 fn boot_id(root: &SysRoot) -> Result<String, ReadError> {

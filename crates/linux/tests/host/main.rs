@@ -1,5 +1,6 @@
 //! Tests of the Linux host side: on fake `/proc` and `/sys` trees, and a few on this machine.
 
+mod closed_list;
 mod fake;
 mod foreign;
 mod keeper;

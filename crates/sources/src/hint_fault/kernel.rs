@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use pghot_engine::exchange::{FAULT_CLASSES, FaultTimes};
 use pghot_hotness::mirror;
 use pghot_linux::SysRoot;
+use pghot_linux::bpf::has_function;
 use pghot_linux::hint_fault_knobs::tiering_is_on;
 use pghot_linux::keeper::Keeper;
 use pghot_linux::probe;
@@ -16,7 +17,11 @@ use crate::kernel::{Availability, Error, OnKernel, Source, SourceCost, Start};
 use crate::{Config, Descriptor, ReadySample, SourceStats};
 
 /// The entry's half that needs a kernel.
-pub(super) const ON_KERNEL: OnKernel = OnKernel { check, start };
+pub(super) const ON_KERNEL: OnKernel = OnKernel {
+    check,
+    start,
+    object: Some(OBJECT),
+};
 
 /// What it needs of the kernel, by `doctor`'s names.
 const NEEDS: &[&str] = &["btf", "numa_balancing", "promote_rate_limit"];
@@ -41,12 +46,22 @@ struct HintFault {
     only_observes: bool,
 }
 
+/// Where the kernel counts hint faults, with the page at hand.
+const HOOK: &str = "numa_migrate_check";
+
 fn check(root: &SysRoot) -> Availability {
     let needed = probe::FEATURES.iter().filter(|f| NEEDS.contains(&f.id));
     let missing = needed
         .map(|f| (f.ask)(root))
         .find(|a| *a != Availability::Available);
-    missing.unwrap_or(Availability::Available)
+    match missing {
+        Some(missing) => missing,
+        None if has_function(root, HOOK) == Some(false) => Availability::Unavailable(format!(
+            "the kernel has no function {HOOK}, which tells the page of a hint fault: use Linux \
+             6.12 or later, or another hotness source"
+        )),
+        None => Availability::Available,
+    }
 }
 
 fn start(start: &mut Start<'_>) -> Result<Box<dyn Source>, Error> {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenMapMut, OpenObject};
 use memmap2::MmapMut;
 use pghot_hotness::{Field, IndexedRange, Mirror, RANGES_MAX, Rule, Shape, bytes_of, mirror, read};
 use pghot_linux::bpf::{self, Callable};
@@ -48,6 +48,24 @@ impl RecordShape {
             nr_ranges,
             ranges,
         }
+    }
+}
+
+/// Gives a program that finds records by itself the largest shape, so that all of it is verified.
+pub(crate) fn shape_at_most(object: &mut OpenObject) -> libbpf_rs::Result<()> {
+    let shape = RecordShape {
+        precision: 0,
+        nr_ranges: RANGES_MAX as u32,
+        ranges: [IndexedRange::default(); RANGES_MAX],
+    };
+    let mut maps = object.maps_mut();
+    let has_shape = |map: &OpenMapMut<'_>| {
+        let is_constants = map.name().to_string_lossy().ends_with(".rodata");
+        is_constants && map.value_size() as usize == size_of::<RecordShape>()
+    };
+    match maps.find(has_shape) {
+        Some(mut constants) => constants.set_initial_value(bytes_of(&shape)),
+        None => Ok(()),
     }
 }
 

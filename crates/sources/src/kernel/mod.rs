@@ -15,10 +15,10 @@ use std::sync::Arc;
 
 use pghot_engine::exchange::FaultTimes;
 use pghot_hotness::Table;
-use pghot_linux::SysRoot;
 use pghot_linux::keeper::{Keeper, KeeperError};
 use pghot_linux::knobs::KnobsError;
 use pghot_linux::topology::Topology;
+use pghot_linux::{SysRoot, load_check};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +36,21 @@ pub struct OnKernel {
     /// Loads and attaches it; this may take seconds. It reports until the returned source is
     /// dropped. A source of [`Kind::HintFaults`] stands by at first.
     pub start: fn(&mut Start<'_>) -> Result<Box<dyn Source>, Error>,
+    /// Its BPF object, if it has one of its own.
+    pub object: Option<&'static [u8]>,
+}
+
+impl OnKernel {
+    /// Which of its programs this kernel takes, with as many ranges of the lower tier as there can
+    /// be, so that the verifier sees all of them.
+    pub fn load_check(&self, root: &SysRoot) -> Result<Vec<load_check::Program>, Error> {
+        let programs = |image| load_check::programs(root, image, attach::shape_at_most);
+        let found = self.object.map(programs).transpose();
+        let what = "open the source's BPF object";
+        Ok(found
+            .map_err(|source| Error::Bpf { what, source })?
+            .unwrap_or_default())
+    }
 }
 
 /// What a source needs to start.
@@ -139,8 +154,11 @@ pub enum Error {
         /// libbpf's or the kernel's answer.
         source: libbpf_rs::Error,
     },
-    /// More PFN ranges than the BPF programs search.
-    #[error("the lower tier has {got} separate PFN ranges, and {max} are supported")]
+    /// More PFN ranges than the BPF programs search, and not for gaps that could be closed.
+    #[error(
+        "the lower tier has {got} pieces with other memory between them, and {max} are supported: \
+         bring its memory online in fewer pieces"
+    )]
     TooManyRanges {
         /// Ranges of this machine.
         got: usize,

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use libbpf_rs::btf::{Btf, types::Func};
 use pghot_hotness::mirror;
 use pghot_linux::SysRoot;
+use pghot_linux::bpf::has_function;
 
 use super::DESCRIPTOR;
 use crate::kernel::attach::Reporter;
@@ -12,7 +12,11 @@ use crate::kernel::{Availability, Error, OnKernel, Source, SourceCost, Start};
 use crate::{Config, Descriptor, ReadySample, SourceStats};
 
 /// The entry's half that needs a kernel.
-pub(super) const ON_KERNEL: OnKernel = OnKernel { check, start };
+pub(super) const ON_KERNEL: OnKernel = OnKernel {
+    check,
+    start,
+    object: Some(OBJECT),
+};
 
 /// Where the kernel notes an access of a page-cache folio.
 const HOOK: &str = "folio_mark_accessed";
@@ -37,12 +41,10 @@ struct PageCache {
 
 fn check(root: &SysRoot) -> Availability {
     let path = root.sys.join("kernel/btf/vmlinux");
-    match Btf::from_path(&path) {
-        Err(_) => Availability::Unavailable(format!("the kernel has no BTF at {}", path.display())),
-        Ok(btf) if btf.type_by_name::<Func<'_>>(HOOK).is_none() => {
-            Availability::Unavailable(format!("the kernel has no function {HOOK}"))
-        }
-        Ok(_) => Availability::Available,
+    match has_function(root, HOOK) {
+        None => Availability::Unavailable(format!("the kernel has no BTF at {}", path.display())),
+        Some(false) => Availability::Unavailable(format!("the kernel has no function {HOOK}")),
+        Some(true) => Availability::Available,
     }
 }
 

@@ -31,7 +31,11 @@ use server::{Counters, Server};
 use socket::Listener;
 
 /// The entry's half that needs a kernel.
-pub(super) const ON_KERNEL: OnKernel = OnKernel { check, start };
+pub(super) const ON_KERNEL: OnKernel = OnKernel {
+    check,
+    start,
+    object: None,
+};
 
 struct AppHint {
     counters: Arc<Counters>,

@@ -32,7 +32,11 @@ use event::EVENT_VARIABLE;
 use intake::{Counters, Intake};
 
 /// The entry's half that needs a kernel.
-pub(super) const ON_KERNEL: OnKernel = OnKernel { check, start };
+pub(super) const ON_KERNEL: OnKernel = OnKernel {
+    check,
+    start,
+    object: None,
+};
 
 const ON_HARDWARE: &str = "it was only ever tested with a software event in emulated machines, \
                            never on AMD IBS or Intel PEBS itself";

@@ -25,7 +25,11 @@ pub(crate) mod generations;
 pub(crate) mod page_flags;
 
 /// The entry's half that needs a kernel.
-pub(super) const ON_KERNEL: OnKernel = OnKernel { check, start };
+pub(super) const ON_KERNEL: OnKernel = OnKernel {
+    check,
+    start,
+    object: Some(OBJECT),
+};
 
 pub(crate) static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/mglru.bpf.o"));
 

@@ -7,6 +7,7 @@ mod scanner;
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use pghot_linux::bpf::has_function;
 use pghot_linux::{SysRoot, probe};
 
 use super::DESCRIPTOR;
@@ -14,17 +15,24 @@ use crate::Config;
 use crate::bulk::BulkReporter;
 use crate::kernel::page_tables::clear::ClearCost;
 use crate::kernel::page_tables::procs::Procs;
-use crate::kernel::page_tables::walk::Walker;
+use crate::kernel::page_tables::walk::{self, Walker};
 use crate::kernel::worker::{Own, Worker, WorkerSource};
 use crate::kernel::{Availability, Error, OnKernel, Source, SourceCost, Start};
 use counters::Counters;
 use scanner::Scanner;
 
 /// The entry's half that needs a kernel.
-pub(super) const ON_KERNEL: OnKernel = OnKernel { check, start };
+pub(super) const ON_KERNEL: OnKernel = OnKernel {
+    check,
+    start,
+    object: Some(walk::OBJECT),
+};
 
 /// What it needs of the kernel, by `doctor`'s names.
 const NEEDS: &[&str] = &["page_size", "btf", "lockdown", "cap_syslog"];
+
+/// The kernel's function for programs that the walk begins with.
+const LOOK_UP: &str = "bpf_task_from_pid";
 
 struct PageTableScan {
     counters: Arc<Counters>,
@@ -38,6 +46,11 @@ fn check(root: &SysRoot) -> Availability {
         .find(|a| *a != Availability::Available);
     if let Some(missing) = missing {
         return missing;
+    }
+    if has_function(root, LOOK_UP) == Some(false) {
+        return Availability::Unavailable(format!(
+            "this kernel has no {LOOK_UP}, by which a program finds a process"
+        ));
     }
     if !root.proc.join("self/clear_refs").exists() {
         return Availability::Unavailable(

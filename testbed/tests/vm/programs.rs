@@ -1,0 +1,84 @@
+//! What each kernel offers, as docs/kernels.md says: every BPF program is loaded, and every source
+//! asked.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::rig::refused;
+use crate::{Ctx, Test};
+
+pub const TESTS: &[Test] = &[Test::new(
+    "programs_load_where_the_table_says",
+    "tiered3",
+    programs_load,
+)];
+
+const TABLES: &str = include_str!("../../../docs/kernels.md");
+
+/// The tables' rows by their first cell, of the column of a kernel.
+fn told(kernel: &str) -> Result<BTreeMap<String, String>> {
+    let cells = |line: &str| -> Vec<String> {
+        let inner = line.trim().trim_matches('|');
+        inner
+            .split('|')
+            .map(|cell| cell.trim().to_owned())
+            .collect()
+    };
+    let (mut column, mut rows) = (None, BTreeMap::new());
+    for line in TABLES.lines().filter(|line| line.starts_with('|')) {
+        let cells = cells(line);
+        if let Some(found) = cells.iter().position(|cell| cell == kernel) {
+            column = Some(found);
+        } else if !cells[0].starts_with('-') {
+            let cell = cells.get(column.context("no column of this kernel")?);
+            let cell = cell.context("a short row")?;
+            rows.insert(cells[0].clone(), cell.clone());
+        }
+    }
+    Ok(rows)
+}
+
+/// `yes`, `off` where the kernel lacks the function that a program is for, `no` for any other
+/// reason.
+fn found(diagnosis: &Value, section: &str) -> Result<BTreeMap<String, String>> {
+    let checks = diagnosis[section].as_array().context("no such section")?;
+    let of = |check: &Value| -> Result<(String, String)> {
+        let text = |key| check[key].as_str().context("no text");
+        let answer = match (text("level")?, text("meaning")?) {
+            (_, meaning) if meaning.starts_with("off, ") => "off",
+            ("ok", _) => "yes",
+            _ => "no",
+        };
+        Ok((text("id")?.to_owned(), answer.to_owned()))
+    };
+    checks.iter().map(of).collect()
+}
+
+fn programs_load(ctx: &mut Ctx) -> Result<()> {
+    const MGLRU: &str = "/sys/kernel/mm/lru_gen/enabled";
+    let mglru = ctx.vm.read(MGLRU)?;
+    ctx.vm.write(MGLRU, "y")?;
+    // It fails where there is no lower tier, which is no matter here.
+    let output = ctx.vm.exec(&["pghot", "doctor", "--json"])?;
+    ctx.vm.write(MGLRU, mglru.trim())?;
+    let diagnosis: Value = serde_json::from_str(&output.stdout)?;
+    let mut found_here = found(&diagnosis, "programs")?;
+    ensure!(!found_here.is_empty(), "none was loaded: {diagnosis:#}");
+    found_here.extend(found(&diagnosis, "sources")?);
+    // Only hardware could tell.
+    found_here.remove("hw_sample");
+    let told = told(&ctx.kernel.name)?;
+    ensure!(
+        found_here == told,
+        "docs/kernels.md says {told:#?}\nfound: {found_here:#?}\n{:#}\n{:#}",
+        diagnosis["programs"],
+        diagnosis["sources"]
+    );
+    if told["resolver/resolve"] == "no" {
+        let said = ctx.vm.exec(&["pghot", "run"])?;
+        refused(said, "this kernel has no bpf_rcu_read_lock")?;
+    }
+    Ok(())
+}

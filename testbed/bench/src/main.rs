@@ -60,8 +60,8 @@ struct Args {
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: Option<u64>,
 
-    /// About how long a run lasts by the guest's clock, which says how much a workload does; without,
-    /// as the preset says
+    /// About how long a run lasts by the guest's clock, which says how much a workload does;
+    /// without, as the preset says
     #[arg(long, value_name = "S")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
     guest_s: Option<u64>,

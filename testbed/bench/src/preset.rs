@@ -76,8 +76,8 @@ impl Preset {
         }
     }
 
-    /// How long each run takes by the guest's clock, in s: in the whole matrix so long that who acts
-    /// once a second has acted twenty times; in `quick` a third of that.
+    /// How long each run takes by the guest's clock, in s: in the whole matrix so long that who
+    /// acts once a second has acted twenty times; in `quick` a third of that.
     pub fn guest_s(self) -> u64 {
         match self {
             Preset::Full | Preset::Demo => 20,

@@ -315,10 +315,7 @@ impl Demoter {
 /// The lruvecs of a node, but for those that a policy keeps where they are.
 fn may_go(nid: Nid, settings: &Settings, machine: &mut dyn Reclaim) -> Result<Vec<Lruvec>, Unable> {
     let mut lruvecs = machine.lruvecs(nid)?;
-    lruvecs.retain(|lruvec| {
-        let policy = settings.policies.of_cgroup(&lruvec.cgroup);
-        !policy.is_some_and(|policy| policy.exclude || policy.protect)
-    });
+    lruvecs.retain(|lruvec| settings.policies.may_go(&lruvec.cgroup));
     Ok(lruvecs)
 }
 

@@ -8,9 +8,6 @@ use std::sync::Arc;
 
 use crate::Policies;
 
-/// The weight of a cgroup without an entry.
-const WEIGHT: u64 = 100;
-
 /// A cgroup's pages on the node.
 pub struct Holder {
     /// Its number.
@@ -27,11 +24,7 @@ pub fn above(holders: &[Holder], policies: &Policies) -> BTreeMap<u64, u64> {
     if !policies.has_weights() {
         return BTreeMap::new();
     }
-    let weight = |holder: &Holder| {
-        let policy = policies.of_cgroup(&holder.cgroup);
-        let weight = policy.and_then(|policy| policy.weight);
-        weight.map_or(WEIGHT, u64::from)
-    };
+    let weight = |holder: &Holder| u64::from(policies.weight(&holder.cgroup));
     let all: u64 = holders.iter().map(|holder| holder.pages).sum();
     let weights: u64 = holders.iter().map(weight).sum();
     let above = holders.iter().filter_map(|holder| {

@@ -142,7 +142,7 @@ fn a_dead_guest_costs_its_cells_only() {
     );
     let html = fs::read_to_string(folder.path().join("bench.html")).unwrap();
     assert!(
-        html.contains("stream-anon-none-100000x2-1"),
+        html.contains("stream-anon-none-7000000x2-1"),
         "what failed is told"
     );
 

@@ -86,8 +86,8 @@ const BALANCING: &str = "/proc/sys/kernel/numa_balancing";
 fn settings_go_back_at_exit(ctx: &mut Ctx) -> Result<()> {
     for (before, during, scans) in [
         ("1", "3", ["1000", "256"]),
-        ("0", "2", ["100", "32"]),
-        ("2", "2", ["100", "32"]),
+        ("0", "2", ["25", "16"]),
+        ("2", "2", ["25", "16"]),
     ] {
         ctx.vm.write(BALANCING, before)?;
         let original = kernel_settings(&ctx.vm)?;

@@ -4,6 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use pghot_engine::demoter::shares;
 use pghot_engine::owners::{Books, CGROUPS_MAX, Counts};
 use pghot_engine::{Policies, Program};
 use pghot_linux::groups::{self, Bytes};
@@ -131,29 +132,27 @@ fn by_cgroup(shared: &Shared, books: &Books, notes: &mut Vec<String>) -> Vec<Own
     rows
 }
 
-/// As the demoter does: what those who may go have together on a node is divided by their weights.
+/// Of each top-tier node, among those who may go, as the demoter divides it.
 fn share_by_weight(rows: &mut [OwnerRow], policies: &Policies, is_top: impl Fn(u32) -> bool) {
-    let mut on_node: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
-    let takes_part = |row: &OwnerRow| row.bytes.is_some() && policies.may_go(&row.moves.name);
-    let weight = |row: &OwnerRow| u64::from(policies.weight(&row.moves.name));
-    let on_top = |row: &OwnerRow| {
+    let mut on_node: BTreeMap<u32, Vec<(usize, u64)>> = BTreeMap::new();
+    for (index, row) in rows.iter_mut().enumerate() {
+        if row.bytes.is_none() || !policies.may_go(&row.moves.name) {
+            continue;
+        }
+        row.share_bytes = Some(0);
         let bytes = row.bytes.iter().flatten();
-        let bytes = bytes.filter(|(nid, bytes)| is_top(**nid) && **bytes > 0);
-        bytes.map(|(nid, bytes)| (*nid, *bytes)).collect::<Vec<_>>()
-    };
-    for row in rows.iter().filter(|row| takes_part(row)) {
-        for (nid, bytes) in on_top(row) {
-            let (all, weights) = on_node.entry(nid).or_default();
-            *all += bytes;
-            *weights += weight(row);
+        for (nid, bytes) in bytes.filter(|(nid, bytes)| is_top(**nid) && **bytes > 0) {
+            on_node.entry(*nid).or_default().push((index, *bytes));
         }
     }
-    for row in rows.iter_mut().filter(|row| takes_part(row)) {
-        let share = |(nid, _): (u32, u64)| {
-            let (all, weights) = on_node[&nid];
-            (u128::from(all) * u128::from(weight(row)) / u128::from(weights)) as u64
-        };
-        row.share_bytes = Some(on_top(row).into_iter().map(share).sum());
+    for here in on_node.values() {
+        let held = here
+            .iter()
+            .map(|(index, bytes)| (rows[*index].moves.name.as_str(), *bytes));
+        let shares = shares(&held.collect::<Vec<_>>(), policies);
+        for ((index, _), share) in here.iter().zip(shares) {
+            *rows[*index].share_bytes.get_or_insert_default() += share;
+        }
     }
 }
 

@@ -22,10 +22,9 @@ const SIZE_MB: (u64, u64, u64) = (1, START_SIZE_MB, 128);
 /// What a visit is ever told to mark, in MB.
 pub const SIZES_MB: RangeInclusive<u64> = SIZE_MB.0..=SIZE_MB.2;
 
-/// How long after the start of a thread its first visit comes, and then the next, in ms. Once a
-/// process was gone through twice, each of its mappings that was not touched lately costs a visit
-/// of its own before the next round begins, and a small program has some fifteen: so a round takes
-/// half a second, where it took two with visits four times as far apart. Each takes microseconds.
+/// How long after the start of a thread its first visit comes, and then the next, in ms. From the
+/// third pass on, each mapping that was not touched lately costs a visit of its own before the next
+/// pass begins, and a small program has some fifteen. Such a visit takes microseconds.
 pub const DELAY_MS: u64 = 25;
 
 /// What a visit marks at the start, in MB.

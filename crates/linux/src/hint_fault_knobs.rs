@@ -9,7 +9,7 @@
 //! The scanner visits a process once a period, which is a second for a thread that is new, and then
 //! marks 256 MB at once: hot pages are found late, and their faults hold up each other, so that
 //! they look less hot than they are. And from its third pass on it spends a visit on each mapping
-//! that is not accessed, and marks nothing else meanwhile. So visits become ten times as frequent
+//! that is not accessed, and marks nothing else meanwhile. So visits become forty times as frequent
 //! and smaller (`pghot_engine::Marking` says by how much), for threads that start from then on.
 //! Normal balancing uses the same settings: where it has work to do they are left alone, and where
 //! it has none it is switched off meanwhile (`marking::is_for_normal_balancing`).

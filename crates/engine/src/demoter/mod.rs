@@ -28,6 +28,7 @@ use survey::Survey;
 
 pub use reclaim::{Generation, Lruvec, Reclaim, Unable};
 pub use report::DemoterReport;
+pub use shares::shares;
 
 /// Between two times that the longest idle pages are tried, in ms.
 const LONGEST_AGAIN_MS: u64 = 1000;

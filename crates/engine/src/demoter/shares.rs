@@ -18,21 +18,29 @@ pub struct Holder {
     pub pages: u64,
 }
 
+/// What each of those who may go is to have of a node, by its weight: a share of what they have
+/// there together. Takes paths with pages or bytes, and answers in the same order.
+pub fn shares(held: &[(&str, u64)], policies: &Policies) -> Vec<u64> {
+    let weight = |path: &str| u128::from(policies.weight(path));
+    let all: u64 = held.iter().map(|(_, size)| size).sum();
+    let weights: u128 = held.iter().map(|(path, _)| weight(path)).sum();
+    let share = |(path, _): &(&str, u64)| (u128::from(all) * weight(path) / weights.max(1)) as u64;
+    held.iter().map(share).collect()
+}
+
 /// Pages beyond the share, by the number of the cgroup: of those that have some. Empty where no
 /// weight is set.
 pub fn above(holders: &[Holder], policies: &Policies) -> BTreeMap<u64, u64> {
     if !policies.has_weights() {
         return BTreeMap::new();
     }
-    let weight = |holder: &Holder| u64::from(policies.weight(&holder.cgroup));
-    let all: u64 = holders.iter().map(|holder| holder.pages).sum();
-    let weights: u64 = holders.iter().map(weight).sum();
-    let above = holders.iter().filter_map(|holder| {
-        let share = u128::from(all) * u128::from(weight(holder)) / u128::from(weights.max(1));
-        let above = holder.pages.saturating_sub(share as u64);
-        (above > 0).then_some((holder.memcg_id, above))
+    let held = holders.iter().map(|holder| (&*holder.cgroup, holder.pages));
+    let shares = shares(&held.collect::<Vec<_>>(), policies);
+    let above = holders.iter().zip(shares).map(|(holder, share)| {
+        let above = holder.pages.saturating_sub(share);
+        (holder.memcg_id, above)
     });
-    above.collect()
+    above.filter(|(_, pages)| *pages > 0).collect()
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
+use pghot_workloads::forked::Forked;
 use pghot_workloads::{fuse, hold, report, sys};
 use serde::Serialize;
 
@@ -56,22 +57,6 @@ enum Event {
 
 fn main() -> ExitCode {
     report::exit_code("stalled", run(&Args::parse()))
-}
-
-/// A child that dies with this process, and runs `work`.
-fn fork(work: impl FnOnce()) -> Result<libc::pid_t> {
-    // SAFETY: the process has one thread, so the child may go on running any code.
-    match unsafe { libc::fork() } {
-        -1 => Err(io::Error::last_os_error()).context("cannot fork"),
-        0 => {
-            // SAFETY: no memory is involved.
-            unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
-            work();
-            // SAFETY: ends the child without what the parent has registered for its own end.
-            unsafe { libc::_exit(0) }
-        }
-        child => Ok(child),
-    }
 }
 
 /// The file's pages, as words.
@@ -138,9 +123,7 @@ fn run(args: &Args) -> Result<()> {
     fs::create_dir_all(&args.dir)?;
     let bytes = args.pages as usize * sys::page_bytes();
     let device = fuse::mount(&args.dir)?;
-    let server = fork(|| {
-        let _ = fuse::serve(&device, bytes);
-    })?;
+    let server = Forked::spawn(|_| Ok(fuse::serve(&device, bytes)?))?;
     // The connection is the server's alone: with it, it ends.
     drop(device);
 
@@ -163,17 +146,19 @@ fn run(args: &Args) -> Result<()> {
 
     store(pages, 2);
     // SAFETY: our own child, not reaped yet.
-    let signal = |signal| unsafe { libc::kill(server, signal) };
+    let signal = |signal| unsafe { libc::kill(server.pid(), signal) };
     signal(libc::SIGSTOP);
     start_writeback(&file)?;
-    let writer = fork(|| store(pages, 3))?;
-    wait_for_disk_sleep(writer)?;
+    let mut writer = Forked::spawn(|_| {
+        store(pages, 3);
+        Ok(())
+    })?;
+    wait_for_disk_sleep(writer.pid())?;
     Event::Stalled.print()?;
     hold::wait(Some(&args.hold))?;
 
     signal(libc::SIGCONT);
-    // SAFETY: our own child, not reaped yet.
-    unsafe { libc::waitpid(writer, std::ptr::null_mut(), 0) };
+    writer.hear::<()>()?;
     sync(pages, libc::MS_SYNC)?;
     let is_damaged = |page: &&[AtomicU64; 512]| page[0].load(Ordering::Relaxed) != 3;
     let errors = pages.iter().filter(is_damaged).count();

@@ -16,6 +16,9 @@ _pghot() {
             ",$1")
                 cmd="pghot"
                 ;;
+            pghot,advise)
+                cmd="pghot__subcmd__advise"
+                ;;
             pghot,completions)
                 cmd="pghot__subcmd__completions"
                 ;;
@@ -66,6 +69,9 @@ _pghot() {
                 ;;
             pghot,top)
                 cmd="pghot__subcmd__top"
+                ;;
+            pghot__subcmd__help,advise)
+                cmd="pghot__subcmd__help__subcmd__advise"
                 ;;
             pghot__subcmd__help,completions)
                 cmd="pghot__subcmd__help__subcmd__completions"
@@ -176,12 +182,60 @@ _pghot() {
 
     case "${cmd}" in
         pghot)
-            opts="-h -V --help --version run status metrics top explain hint set reload doctor restore record heatmap sim completions man generate help"
+            opts="-h -V --help --version run status metrics top explain hint set reload doctor restore record heatmap advise sim completions man generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        pghot__subcmd__advise)
+            opts="-h --slowdown --machine --misses --seeds --only-answer --out --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --slowdown)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --machine)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                --misses)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --seeds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --out)
+                    COMPREPLY=()
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o plusdirs
+                    fi
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -371,8 +425,22 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__help)
-            opts="run status metrics top explain hint set reload doctor restore record heatmap sim completions man generate help"
+            opts="run status metrics top explain hint set reload doctor restore record heatmap advise sim completions man generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        pghot__subcmd__help__subcmd__advise)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi

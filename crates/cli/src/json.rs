@@ -11,6 +11,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use crate::advise::Answers;
 use crate::heatmap::json::Maps;
 
 /// A document of its own: with the version of the format.
@@ -55,7 +56,7 @@ pub struct Tables {
 type Make = fn(&mut SchemaGenerator) -> Schema;
 
 /// Every document, by the command that prints it.
-const DOCUMENTS: [(&str, Make); 8] = [
+const DOCUMENTS: [(&str, Make); 9] = [
     ("status", SchemaGenerator::subschema_for::<Status>),
     (
         "status_by",
@@ -76,6 +77,10 @@ const DOCUMENTS: [(&str, Make); 8] = [
     (
         "doctor",
         SchemaGenerator::subschema_for::<Versioned<Diagnosis>>,
+    ),
+    (
+        "advise",
+        SchemaGenerator::subschema_for::<Versioned<Answers>>,
     ),
     ("sim_run", SchemaGenerator::subschema_for::<Versioned<Runs>>),
     (

@@ -1,5 +1,6 @@
 //! `pghot`: hot-page tracking and promotion for tiered memory on stock Linux kernels.
 
+mod advise;
 mod args;
 mod ask;
 mod change;

@@ -30,6 +30,11 @@ impl Progress {
         }
     }
 
+    /// A line that stays.
+    pub fn note(&self, sentence: &str) {
+        self.bar.suspend(|| eprintln!("pghot: {sentence}"));
+    }
+
     /// So much of 1 is done; 0 where nobody knows.
     pub fn tell(&self, share: f64, what: &str) {
         // Parts differ in length; the mean of those that are done is the best guess.

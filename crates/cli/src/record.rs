@@ -21,7 +21,7 @@ use crate::args::{config, option_arg, paths};
 use crate::exit::Failure;
 use crate::output::say;
 use crate::progress::Progress;
-use crate::record_beside::{Paused, warn_of_the_kernels_readers};
+use crate::record_beside::{Paused, kernels_readers, warn_of_the_kernels_readers};
 
 /// The command.
 pub fn command() -> Command {
@@ -157,7 +157,7 @@ pub fn observe(
     // Dropped when all is done, however it ends.
     let _paused = Paused::sources(&socket, matches.get_flag("pause-sources"))?;
     let root = SysRoot::default();
-    warn_of_the_kernels_readers(&root);
+    let mut readers = warn_of_the_kernels_readers(&root);
     let number = |name| matches.get_one::<u32>(name).copied().unwrap_or(1);
     let interval_ms = number("interval-ms");
     let order = Order {
@@ -180,7 +180,17 @@ pub fn observe(
         let share = f64::from(at.intervals) / f64::from(order.intervals);
         each(&At { share, sentence }, so_far);
     });
-    Ok(profile?)
+    let mut profile = profile?;
+    // Also those that began meanwhile.
+    readers.extend(
+        kernels_readers(&root)
+            .into_iter()
+            .map(|fight| fight.id.to_owned()),
+    );
+    readers.sort_unstable();
+    readers.dedup();
+    profile.disturbed_by = readers;
+    Ok(profile)
 }
 
 /// What loading the walk and looking into processes takes; without, each step would fail in words

@@ -10,7 +10,7 @@ use pghot_daemon::protocol::{self, ClientError, Request, Response};
 use pghot_daemon::status::{SourceState, Status};
 use pghot_linux::SysRoot;
 use pghot_linux::conflicts::conflicts;
-use pghot_linux::probe::Level;
+use pghot_linux::probe::{Finding, Level};
 use pghot_sources::{Kind, SOURCES, tunables};
 
 /// Sources of a daemon that are off until this is dropped.
@@ -113,15 +113,23 @@ fn set(socket: &Path, mask: u64) -> Result<()> {
 }
 
 /// Those of the kernel are no reason not to record: what they take is small, of huge pages alone it
-/// is much.
-pub fn warn_of_the_kernels_readers(root: &SysRoot) {
-    let readers = ["damon", "damon_stat"];
-    let found = conflicts(root).into_iter();
-    for fight in found.filter(|fight| readers.contains(&fight.id) && fight.level != Level::Ok) {
+/// is much. Returns their names.
+pub fn warn_of_the_kernels_readers(root: &SysRoot) -> Vec<String> {
+    let found = kernels_readers(root);
+    for fight in &found {
         eprintln!(
             "pghot: warning: {} clears accessed bits, which the recording then misses, of huge \
              pages above all; to switch it off: {}",
             fight.id, fight.advice
         );
     }
+    found.iter().map(|fight| fight.id.to_owned()).collect()
+}
+
+/// Those that clear accessed bits now.
+pub fn kernels_readers(root: &SysRoot) -> Vec<Finding> {
+    let readers = ["damon", "damon_stat"];
+    let mut found = conflicts(root);
+    found.retain(|fight| readers.contains(&fight.id) && fight.level != Level::Ok);
+    found
 }

@@ -90,7 +90,8 @@ pub fn load(path: &Path, matches: &ArgMatches) -> Result<Scenario> {
     Ok(replay::scenario(&name_of(path), &profile, &assumed)?)
 }
 
-fn misses_of(matches: &ArgMatches) -> f64 {
+/// What the command line says of them.
+pub fn misses_of(matches: &ArgMatches) -> f64 {
     matches
         .get_one("misses")
         .copied()

@@ -130,6 +130,7 @@ fn profiles_are_replayed_and_damaged_ones_refused() {
         kernel: "x".into(),
         interval_ms: 1000,
         intervals: 8,
+        disturbed_by: Vec::new(),
         processes: vec![Process {
             name: "late".into(),
             blocks: 16,

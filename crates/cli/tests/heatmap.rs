@@ -79,6 +79,7 @@ fn recorded(dir: &TempDir) -> PathBuf {
         kernel: "6.12".into(),
         interval_ms: 1000,
         intervals,
+        disturbed_by: Vec::new(),
         processes: vec![idle, moving],
     };
     let path = dir.path().join("moving.profile");

@@ -66,6 +66,10 @@ fn what_commands_print_is_what_the_schema_says() {
     let runs = printed(&[&["sim", "run", scenario][..], &systems].concat());
     assert_eq!(runs["runs"].as_array().unwrap().len(), 4);
     assert_valid("sim_run", &runs);
+    let out = dir.path().join("out");
+    let advise = printed(&["advise", scenario, "--json", "--out", out.to_str().unwrap()]);
+    assert!(!advise["answers"][0]["needs"].as_array().unwrap().is_empty());
+    assert_valid("advise", &advise);
     let tables = printed(&["sim", "tables", "thp", "--json"]);
     assert!(!tables["tables"][0]["cells"].as_array().unwrap().is_empty());
     assert_valid("sim_tables", &tables);

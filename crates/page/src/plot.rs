@@ -20,6 +20,8 @@ pub(crate) const TEXT: u32 = 32;
 /// Widths of lines.
 const BOLD: u32 = 5;
 pub(crate) const THIN: u32 = 2;
+/// Opacity of a band: three lie on top of each other.
+const BAND: f64 = 0.16;
 
 pub(crate) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 pub(crate) type Drawn = Result<(), Box<dyn Error>>;
@@ -94,6 +96,8 @@ pub struct Curve {
     pub is_faint: bool,
     /// Its points, from left to right.
     pub points: Vec<(f64, f64)>,
+    /// How far it may be off: from left to right, where, from, and to; none if nobody knows.
+    pub band: Vec<(f64, f64, f64)>,
 }
 
 /// A moment with a note above it.
@@ -148,6 +152,15 @@ impl Chart<'_> {
             .x_desc(self.x.name)
             .y_desc(self.y.name)
             .draw()?;
+        for curve in &self.curves {
+            let lower = curve.band.iter().map(|(x, low, _)| (*x, *low));
+            let upper = curve.band.iter().rev().map(|(x, _, high)| (*x, *high));
+            let around: Vec<(f64, f64)> = lower.chain(upper).collect();
+            if !around.is_empty() {
+                let fill = curve.colour.rgb().mix(BAND).filled();
+                chart.draw_series([Polygon::new(around, fill)])?;
+            }
+        }
         for curve in &self.curves {
             let colour = curve.colour.rgb();
             let style = match curve.is_faint {
@@ -311,6 +324,7 @@ mod tests {
                 colour: Colour::BLUE,
                 is_faint: false,
                 points: vec![(3.0, 0.0), (8.0, 4.0)],
+                band: vec![(3.0, 0.0, 1.0), (8.0, 3.0, 4.0)],
             }],
             mark: Some(Mark {
                 x: 8.0,
@@ -325,6 +339,7 @@ mod tests {
             assert!(svg.contains(&format!("&lt;{value}&gt;")), "{value}: {svg}");
         }
         assert!(svg.contains("a &lt;script&gt;") && svg.contains("stroke=\"#1668C7\""));
+        assert_eq!(svg.matches("<polygon").count(), 1, "{svg}");
     }
 
     #[test]

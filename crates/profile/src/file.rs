@@ -14,13 +14,14 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 
 use crate::v1::{self, ProfileV1};
+use crate::v2::{self, ProfileV2};
 use crate::{Invalid, Profile};
 
 /// What a profile begins with.
 pub const MAGIC: &[u8; 8] = b"pghotprf";
 
 /// Of the format.
-const VERSION: u16 = 2;
+const VERSION: u16 = 3;
 
 const HEADER_BYTES: usize = MAGIC.len() + 2 + 4;
 
@@ -102,6 +103,7 @@ pub fn decode(bytes: &[u8]) -> Result<Profile, Damage> {
     }
     let profile = match version {
         v1::VERSION => whole::<ProfileV1>(body)?.into(),
+        v2::VERSION => whole::<ProfileV2>(body)?.into(),
         _ => whole::<Profile>(body)?,
     };
     profile.check()?;
@@ -159,6 +161,7 @@ mod tests {
             kernel: "6.12.0".into(),
             interval_ms: 1000,
             intervals: 9,
+            disturbed_by: vec!["damon".into()],
             processes: vec![Process {
                 name: "redis-server".into(),
                 blocks: 2,
@@ -193,16 +196,36 @@ mod tests {
         let processes: Vec<_> = sound.processes.iter().map(process).collect();
         let old = (&sound.kernel, sound.interval_ms, sound.intervals, processes);
         let mut bytes = with_header(&postcard::to_allocvec(&old).unwrap());
-        assert!(decode(&bytes).is_err(), "version 2 says more");
+        assert!(decode(&bytes).is_err(), "version 3 says more");
         bytes[MAGIC.len()] = 1;
         let read = decode(&bytes).unwrap();
         let mut expected = sound;
+        expected.disturbed_by.clear();
         for interval in &mut expected.processes[0].intervals {
             interval.lower = Touched::default();
         }
         assert_eq!(read, expected);
-        bytes[MAGIC.len()] = 3;
-        assert_eq!(decode(&bytes), Err(Damage::Version(3)));
+        bytes[MAGIC.len()] = 4;
+        assert_eq!(decode(&bytes), Err(Damage::Version(4)));
+    }
+
+    /// The same recording, as version 2 wrote it.
+    #[test]
+    fn version_2_is_read() {
+        let mut sound = sound();
+        let Profile {
+            kernel,
+            interval_ms,
+            intervals,
+            processes,
+            ..
+        } = &sound;
+        let old = (kernel, interval_ms, intervals, processes);
+        let mut bytes = with_header(&postcard::to_allocvec(&old).unwrap());
+        assert!(decode(&bytes).is_err(), "version 3 says more");
+        bytes[MAGIC.len()] = 2;
+        sound.disturbed_by.clear();
+        assert_eq!(decode(&bytes), Ok(sound));
     }
 
     #[test]
@@ -217,6 +240,12 @@ mod tests {
         refused("intervals", |profile| profile.intervals = u32::MAX);
         refused("processes", |profile| profile.processes.clear());
         refused("kernel", |profile| profile.kernel = "a\nb".into());
+        refused("disturbed_by", |profile| {
+            profile.disturbed_by.push("\n".into())
+        });
+        refused("disturbed_by", |profile| {
+            profile.disturbed_by = vec![String::new(); 17]
+        });
         let process = "processes[0]";
         refused(&format!("{process}.name"), |p| {
             p.processes[0].name = "x".repeat(65)
@@ -251,8 +280,8 @@ mod tests {
             assert!(decode(&whole[..length]).is_err(), "{length}");
         }
         let mut later = whole.clone();
-        later[8] = 3;
-        assert_eq!(decode(&later), Err(Damage::Version(3)));
+        later[8] = 4;
+        assert_eq!(decode(&later), Err(Damage::Version(4)));
         let mut changed = whole.clone();
         *changed.last_mut().unwrap() ^= 1;
         assert_eq!(decode(&changed), Err(Damage::Checksum));

@@ -119,6 +119,7 @@ mod tests {
             kernel: String::new(),
             interval_ms: 1000,
             intervals: 5,
+            disturbed_by: Vec::new(),
             processes: vec![Process {
                 name: "x".into(),
                 blocks: 2,

@@ -15,6 +15,7 @@ pub mod file;
 pub mod grid;
 pub mod touched;
 mod v1;
+mod v2;
 
 use serde::{Deserialize, Serialize};
 
@@ -35,6 +36,9 @@ pub const PROCESSES_MAX: usize = 4096;
 /// Bytes of a program's name; the kernel's names have at most 15.
 pub const NAME_BYTES_MAX: usize = 64;
 
+/// Others that clear accessed bits, by name: there are two kinds.
+const DISTURBERS_MAX: u64 = 16;
+
 /// The longest interval: an hour.
 const INTERVAL_MS_MAX: u32 = 3_600_000;
 
@@ -47,6 +51,8 @@ pub struct Profile {
     pub interval_ms: u32,
     /// Intervals of the whole recording.
     pub intervals: u32,
+    /// Who else cleared accessed bits meanwhile, so that touched pages were missed.
+    pub disturbed_by: Vec<String>,
     /// The processes.
     pub processes: Vec<Process>,
 }
@@ -122,6 +128,11 @@ impl Profile {
             PROCESSES_MAX as u64,
         )?;
         check_name("kernel", &self.kernel)?;
+        let others = self.disturbed_by.len() as u64;
+        check_range("disturbed_by", others, 0, DISTURBERS_MAX)?;
+        for name in &self.disturbed_by {
+            check_name("disturbed_by", name)?;
+        }
         for (process, number) in self.processes.iter().zip(0..) {
             process.check(number, self.intervals)?;
         }

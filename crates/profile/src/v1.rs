@@ -51,6 +51,7 @@ impl From<ProfileV1> for Profile {
             kernel: old.kernel,
             interval_ms: old.interval_ms,
             intervals: old.intervals,
+            disturbed_by: Vec::new(),
             processes: old.processes.into_iter().map(process).collect(),
         }
     }

@@ -21,6 +21,14 @@ pub enum Error {
         /// The system's answer.
         source: std::io::Error,
     },
+    /// A file cannot be written.
+    #[error("cannot write {path}: {source}", path = path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: std::io::Error,
+    },
     /// A file is not what it should be.
     #[error("{path} is not a scenario: {message}", path = path.display())]
     Parse {

@@ -10,6 +10,7 @@
 //! | [`systems`] | who decides what moves: pghot with its engine, and models of rivals |
 //! | [`scenario`] | a machine and what runs on it: from a file, or from a recorded profile |
 //! | [`run`] | a run of a scenario under a system |
+//! | [`advise`] | how much top tier a program needs, and how far that may be off |
 //! | [`sweep`] | many runs, and what they say together |
 //! | [`chaos`] | random runs in which everything goes wrong, watched by an auditor |
 //! | [`tables`] | the published tables, each cell beside what the model says |
@@ -21,6 +22,7 @@
 //! What a page costs the model: one byte of state, and in the hotness records what it costs the
 //! daemon.
 
+pub mod advise;
 pub mod chaos;
 pub mod copying;
 mod error;

@@ -328,6 +328,7 @@ fn scenario(seed: u64, random: &mut XorShift) -> Scenario {
         kernel: Default::default(),
         migration: Default::default(),
         costs: Default::default(),
+        page_weight: 1,
     };
     machine.kernel.demotion_enabled = random.below(2) == 0;
     // Few accesses, spread over the time: each takes a millisecond or so.

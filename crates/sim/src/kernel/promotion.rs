@@ -41,7 +41,8 @@ impl KernelGate {
             self.threshold_ms = 0;
             return true;
         }
-        let limit = world.spec.kernel.promote_rate_limit_mbps * PAGES_PER_MIB;
+        let limit =
+            world.spec.kernel.promote_rate_limit_mbps * PAGES_PER_MIB / world.spec.page_weight;
         self.adjust(now_ms, limit, reference_ms);
         let threshold_ms = match self.threshold_ms {
             0 => reference_ms,

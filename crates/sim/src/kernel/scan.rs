@@ -27,6 +27,8 @@ pub struct Scan {
     pub passes: u64,
     /// Base pages promoted by faults since the last pass ended.
     promoted_pages: u64,
+    /// Base pages marked beyond what the visits so far may, where a block is more than one visit's.
+    owed_pages: u64,
 }
 
 impl Scan {
@@ -39,6 +41,7 @@ impl Scan {
             next: region.pages.start,
             passes: 0,
             promoted_pages: 0,
+            owed_pages: 0,
         }
     }
 
@@ -59,15 +62,19 @@ impl Scan {
         if self.next >= region.pages.end {
             self.next = region.pages.start;
             self.passes += 1;
-            self.adapt(region, &world.spec.kernel);
+            self.adapt(region, &world.spec.kernel, world.spec.page_weight);
         }
         spent_ns
     }
 
     /// Marks the next pages; returns the base pages marked.
     fn visit(&mut self, world: &mut World, region: &Region, sink: &mut dyn FnMut(Page)) -> u64 {
-        let budget = world.spec.kernel.scan_size_mib * PAGES_PER_MIB;
-        let (mut left, mut virtual_left) = (budget, budget * VIRTUAL_FACTOR);
+        let weight = world.spec.page_weight;
+        let budget = (world.spec.kernel.scan_size_mib * PAGES_PER_MIB / weight).max(1);
+        let paid = self.owed_pages.min(budget);
+        self.owed_pages -= paid;
+        let mut left = budget - paid;
+        let mut virtual_left = left * VIRTUAL_FACTOR;
         let mut marked = 0;
         while left > 0 && virtual_left > 0 && self.next < region.pages.end {
             let end = (self.next + HUGE_PAGES).min(region.pages.end);
@@ -75,6 +82,11 @@ impl Scan {
             let here = mark_block(world, region, self.next..end, sink);
             if here > 0 {
                 world.memory.stamp(self.next, world.now_ns / 1_000_000);
+                // Times of marks are kept by block, so it is marked whole, and visits are left out.
+                self.owed_pages += match weight {
+                    1 => 0,
+                    _ => length.saturating_sub(left),
+                };
                 left = left.saturating_sub(length);
                 marked += here;
             }
@@ -88,8 +100,8 @@ impl Scan {
     /// `update_task_scan_period()`: promotions by faults count as private faults, and the period
     /// gets a third longer. Other faults of the lower tier do not reach the statistics, so
     /// without such promotions the period stays what it is.
-    fn adapt(&mut self, region: &Region, kernel: &KernelSpec) {
-        let windows = (region.pages.len() as u64)
+    fn adapt(&mut self, region: &Region, kernel: &KernelSpec, weight: u64) {
+        let windows = (region.pages.len() as u64 * weight)
             .div_ceil(kernel.scan_size_mib * PAGES_PER_MIB)
             .max(1);
         let floor = 1000 * kernel.scan_size_mib / MAX_SCAN_MIB_S;

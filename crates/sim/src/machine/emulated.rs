@@ -72,5 +72,6 @@ pub fn machine(
             },
             ..MigrationSpec::default()
         },
+        page_weight: 1,
     }
 }

@@ -2,7 +2,7 @@
 //! through.
 
 use super::lru::Lru;
-use super::spec::{KernelSpec, NodeSpec, PAGES_PER_MIB};
+use super::spec::{MachineSpec, NodeSpec, PAGES_PER_MIB};
 
 /// The kernel's bounds of `min_free_kbytes`.
 const MIN_FREE_KIB: (f64, f64) = (128.0, 262_144.0);
@@ -21,13 +21,14 @@ pub struct Watermarks {
 }
 
 impl Watermarks {
-    /// Of a node among nodes with so many pages in all.
-    fn new(pages: u64, all_pages: u64, scale_factor: u64) -> Watermarks {
-        let all_kib = all_pages as f64 * 4.0;
+    /// Of a node among nodes with so many pages in all, each of which stands for `weight`.
+    fn new(pages: u64, all_pages: u64, scale_factor: u64, weight: u64) -> Watermarks {
+        let all_kib = (all_pages * weight) as f64 * 4.0;
         let min_kib = (all_kib * 16.0)
             .sqrt()
             .clamp(MIN_FREE_KIB.0, MIN_FREE_KIB.1);
-        let min = (min_kib / 4.0 * pages as f64 / all_pages as f64) as u64;
+        let min_pages = min_kib / 4.0 / weight as f64;
+        let min = (min_pages * pages as f64 / all_pages as f64) as u64;
         let step = (min / 4).max(pages * scale_factor / 10_000);
         Watermarks {
             min,
@@ -57,21 +58,25 @@ pub struct Node {
     pub reclaim_ahead_ns: f64,
     /// The folios here, if hot pages belong here.
     pub lru: Lru,
+    /// See [`Node::has_plenty`].
+    plenty: u64,
 }
 
 impl Node {
     /// An empty node of a machine with so many pages in all.
-    pub fn new(spec: &NodeSpec, all_pages: u64, kernel: &KernelSpec) -> Node {
-        let pages = spec.pages();
+    pub fn new(spec: &NodeSpec, all_pages: u64, machine: &MachineSpec) -> Node {
+        let (pages, kernel, weight) = (spec.pages(), &machine.kernel, machine.page_weight);
+        let scale_factor = kernel.watermark_scale_factor;
         Node {
             pages,
             free: pages,
-            watermarks: Watermarks::new(pages, all_pages, kernel.watermark_scale_factor),
+            watermarks: Watermarks::new(pages, all_pages, scale_factor, weight),
             is_top_tier: spec.is_top_tier(),
             is_online: true,
             is_reclaiming: false,
             reclaim_ahead_ns: 0.0,
             lru: Lru::new(kernel.lru),
+            plenty: (1024 * PAGES_PER_MIB / weight).max(pages / 16),
         }
     }
 
@@ -95,8 +100,7 @@ impl Node {
 
     /// So much is free that the kernel promotes whatever faults: `pgdat_free_space_enough()`.
     pub fn has_plenty(&self) -> bool {
-        let enough = (1024 * PAGES_PER_MIB).max(self.pages / 16);
-        self.is_online && self.free > self.watermarks.promo + enough
+        self.is_online && self.free > self.watermarks.promo + self.plenty
     }
 }
 
@@ -111,7 +115,8 @@ mod tests {
             latency_ns: vec![100.0],
             bandwidth_mib_s: None,
         };
-        Node::new(&spec, spec.pages(), &KernelSpec::default())
+        let machine = crate::scenario::replay::machine_of(memory_mib, memory_mib);
+        Node::new(&spec, spec.pages(), &machine)
     }
 
     #[test]

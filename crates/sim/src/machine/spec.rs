@@ -27,6 +27,13 @@ pub struct MachineSpec {
     /// What things cost.
     #[serde(default)]
     pub costs: Costs,
+    /// Base pages that each modelled page stands for; 1 but for [`crate::scenario::thin`].
+    #[serde(skip, default = "one")]
+    pub page_weight: u64,
+}
+
+fn one() -> u64 {
+    1
 }
 
 /// A NUMA node. Without CPUs it is a lower tier, as for the kernel with HMAT.

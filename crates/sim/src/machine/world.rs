@@ -100,7 +100,7 @@ impl World {
     /// A machine whose memory is laid out and empty.
     pub fn new(spec: &MachineSpec, memory: Memory, heat: Heat) -> World {
         let all_pages = spec.node.iter().map(|node| node.pages()).sum();
-        let nodes = (spec.node.iter()).map(|node| Node::new(node, all_pages, &spec.kernel));
+        let nodes = (spec.node.iter()).map(|node| Node::new(node, all_pages, spec));
         World {
             spec: spec.clone(),
             now_ns: 0,

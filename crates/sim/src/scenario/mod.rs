@@ -4,6 +4,7 @@ mod file;
 mod plan;
 pub mod replay;
 mod spec;
+pub mod thin;
 
 pub(crate) use file::read_toml;
 pub use spec::{Mode, PatternName, PhaseSpec, ProcessSpec, Recorded, Scenario};

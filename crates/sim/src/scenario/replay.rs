@@ -69,6 +69,7 @@ pub(crate) fn machine_of(top_mib: u64, lower_mib: u64) -> MachineSpec {
         kernel: KernelSpec::default(),
         migration: MigrationSpec::default(),
         costs: Costs::default(),
+        page_weight: 1,
     }
 }
 
@@ -242,6 +243,7 @@ mod tests {
             kernel: String::new(),
             interval_ms: 1000,
             intervals: 10,
+            disturbed_by: Vec::new(),
             processes: vec![Process {
                 name: "x".into(),
                 blocks: 8,

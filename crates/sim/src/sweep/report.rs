@@ -86,6 +86,7 @@ fn plot(title: &str, curves: &[Curve], of: fn(&(u32, f64, f64)) -> f64) -> Marku
     let curve = |(n, curve): (usize, &Curve)| plot::Curve {
         colour: Colour::nth(n),
         is_faint: false,
+        band: Vec::new(),
         points: curve
             .points
             .iter()

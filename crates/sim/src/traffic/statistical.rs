@@ -31,8 +31,10 @@ pub struct Flow {
     parts: Vec<Part>,
     /// Base pages of each part by node.
     on_node: Vec<[u64; NODES]>,
-    /// Accesses per ns and page of each part, in the last slice.
-    rates: Vec<f64>,
+    /// Of the process's accesses, the share that goes to each node.
+    share_on: [f64; NODES],
+    /// Accesses of the process per ns, in the last slice.
+    rate: f64,
     /// Marked folios by the time of their next access, in ns.
     due: Due,
     epoch_end_ns: u64,
@@ -51,7 +53,8 @@ impl Flow {
         Flow {
             parts: Vec::new(),
             on_node: Vec::new(),
-            rates: Vec::new(),
+            share_on: [0.0; NODES],
+            rate: 0.0,
             due: Due::default(),
             epoch_end_ns: 0,
             rest: 0.0,
@@ -72,14 +75,14 @@ impl Flow {
             .iter()
             .map(|part| nodes_of(world, task, part))
             .collect();
-        self.rates = vec![0.0; self.parts.len()];
+        self.sum_shares();
         self.epoch_end_ns = 0;
         if let Heat::Drawn(drawn) = &mut world.heat {
             drawn
                 .rates
                 .begin(task.number, self.parts.clone(), world.now_ns);
         }
-        self.learn_rates(world, task, &[1.0; NODES]);
+        self.learn_rate(world, task, &[1.0; NODES]);
     }
 
     /// Base pages moved.
@@ -89,6 +92,10 @@ impl Flow {
         }
         let page = moved.head - task.region.pages.start;
         if let Some(part) = self.part_of(page) {
+            let all: u64 = self.on_node[part].iter().sum();
+            let moves = self.parts[part].share * f64::from(moved.pages) / all.max(1) as f64;
+            self.share_on[moved.from] -= moves;
+            self.share_on[moved.to] += moves;
             self.on_node[part][moved.from] -= u64::from(moved.pages);
             self.on_node[part][moved.to] += u64::from(moved.pages);
         }
@@ -99,7 +106,9 @@ impl Flow {
         let Some(part) = self.part_of(head - task.region.pages.start) else {
             return;
         };
-        let rate = self.rates[part] * f64::from(task.region.folio_pages);
+        let Part { pages, share } = &self.parts[part];
+        let of_page = self.rate * share / f64::from(pages.len() as u32);
+        let rate = of_page * f64::from(task.region.folio_pages);
         if rate > 0.0 {
             let uniform = uniform(&mut self.random);
             // -ln(u) >= 1 - u: most cold pages are not accessed in this epoch, and need no
@@ -129,7 +138,7 @@ impl Flow {
         }
         let threads = task.threads.len() as f64;
         let ahead_ns: f64 = task.threads.iter().map(|thread| thread.ahead_ns).sum();
-        let mean_ns = self.learn_rates(world, task, crowd);
+        let mean_ns = self.learn_rate(world, task, crowd);
         let time_ns = (threads * slice_ns as f64 - ahead_ns).max(0.0);
         let wanted = time_ns / mean_ns + self.rest;
         let made = (wanted as u64).min(task.left);
@@ -211,16 +220,9 @@ impl Flow {
     }
 
     fn count(&mut self, world: &mut World, task: &Task, made: f64) {
-        let mut near = 0.0;
-        for (part, on_node) in self.parts.iter().zip(&self.on_node) {
-            let all: u64 = on_node.iter().sum();
-            let nodes = on_node.iter().zip(&world.nodes);
-            let top: u64 = nodes
-                .filter(|(_, node)| node.is_top_tier)
-                .map(|(pages, _)| pages)
-                .sum();
-            near += part.share * top as f64 / all.max(1) as f64;
-        }
+        let nodes = self.share_on.iter().zip(&world.nodes);
+        let top = nodes.filter(|(_, node)| node.is_top_tier);
+        let near: f64 = top.map(|(share, _)| share).sum();
         world.counters.accesses += made as u64;
         world.counters.near_accesses += (made * near) as u64;
         if let Heat::Drawn(drawn) = &mut world.heat {
@@ -228,29 +230,34 @@ impl Flow {
         }
     }
 
-    /// Learns each part's rate, and returns the mean cost of an access, in ns.
-    fn learn_rates(&mut self, world: &World, task: &Task, crowd: &[f64]) -> f64 {
-        let access_ns = access_ns(world, task, crowd);
-        // While it waits it makes none.
-        let mut mean_ns = match self.parts.is_empty() {
-            true => access_ns[task.node],
-            false => 0.0,
-        };
+    /// Adds up where the accesses go; [`Flow::note`] keeps it true.
+    fn sum_shares(&mut self) {
+        self.share_on = [0.0; NODES];
         for (part, on_node) in self.parts.iter().zip(&self.on_node) {
             let all: u64 = on_node.iter().sum();
-            let sum: f64 = (on_node.iter().zip(access_ns))
-                .map(|(pages, ns)| *pages as f64 * ns)
-                .sum();
-            mean_ns += part.share * sum / all.max(1) as f64;
+            for (share, pages) in self.share_on.iter_mut().zip(on_node) {
+                *share += part.share * *pages as f64 / all.max(1) as f64;
+            }
         }
-        for (rate, part) in self.rates.iter_mut().zip(&self.parts) {
-            *rate = task.threads.len() as f64 / mean_ns * part.share
-                / f64::from(part.pages.len() as u32);
-        }
+    }
+
+    /// Learns how often the process accesses memory, and returns the mean cost of an access, in ns.
+    fn learn_rate(&mut self, world: &World, task: &Task, crowd: &[f64]) -> f64 {
+        let access_ns = access_ns(world, task, crowd);
+        // While it waits it makes none.
+        let mean_ns = match self.parts.is_empty() {
+            true => access_ns[task.node],
+            false => (self.share_on.iter().zip(access_ns))
+                .map(|(share, ns)| share * ns)
+                .sum(),
+        };
+        self.rate = task.threads.len() as f64 / mean_ns;
         mean_ns
     }
 
     fn draw_anew(&mut self, world: &World, task: &Task) {
+        // What many moves left of rounding goes.
+        self.sum_shares();
         self.due.clear(world.now_ns);
         self.epoch_end_ns = world.now_ns + EPOCH_NS;
         let step = task.region.folio_pages as usize;

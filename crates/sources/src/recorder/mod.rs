@@ -92,6 +92,8 @@ pub fn record(
         kernel: release.trim().to_owned(),
         interval_ms: ((monotonic() - begin).as_millis() as u32 / done.max(1)).max(1),
         intervals: done.max(1),
+        // Known to who asks for the recording.
+        disturbed_by: Vec::new(),
         processes: recorder.processes(),
     };
     let mut done = 0;

@@ -144,6 +144,7 @@ fn curves(group: &Group, outcomes: &[Outcome]) -> Markup {
         Some(Curve {
             colour: Colour::nth(n),
             is_faint: false,
+            band: Vec::new(),
             points: shares(outcome),
         })
     };

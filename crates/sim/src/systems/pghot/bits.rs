@@ -36,7 +36,8 @@ impl Bits<'_> {
         let mut regions = self.world.memory.regions().iter();
         let region = regions.find(|region| region.pid == pid)?;
         let limit = u64::from(region.pages.end);
-        let at = |number: u64| (u64::from(region.pages.start) + number).min(limit) as Page;
+        let weight = self.world.spec.page_weight;
+        let at = |number: u64| (u64::from(region.pages.start) + number / weight).min(limit) as Page;
         Some(at(pages.start)..at(pages.end))
     }
 }
@@ -65,7 +66,7 @@ impl AccessedBits for Bits<'_> {
         tasks
             .filter(|task| task.is_running() && task.region.backing.is_mapped())
             .flat_map(|task| {
-                let pages = task.region.pages.len() as u64;
+                let pages = task.region.pages.len() as u64 * self.world.spec.page_weight;
                 let process = BitOwner::Process(self.pid_of(task));
                 let lruvec = BitOwner::Lruvec {
                     memcg_id: u64::from(self.pid_of(task)),

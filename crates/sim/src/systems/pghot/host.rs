@@ -51,7 +51,7 @@ impl Machine for Host<'_> {
     }
 
     fn resolve(&mut self, pfns: &[Pfn], found: &mut Vec<Found>) {
-        self.spent_ns += pfns.len() as f64 * RESOLVE_NS;
+        self.spent_ns += (pfns.len() as u64 * self.weight()) as f64 * RESOLVE_NS;
         for &pfn in pfns {
             found.push(match self.world.trouble.hides() {
                 true => Found::Unresolved(Outcome::NotFound),
@@ -71,7 +71,7 @@ impl Machine for Host<'_> {
         let migration = &self.world.spec.migration;
         self.spent_ns += migration.call_ns(small as u64, huge as u64);
         if let Owner::File(_) = batch.owner {
-            self.spent_ns += batch.folios.len() as f64 * MAP_NS;
+            self.spent_ns += (batch.folios.len() as u64 * self.weight()) as f64 * MAP_NS;
         }
         self.world.counters.move_calls += 1;
         for folio in &batch.folios {
@@ -89,13 +89,14 @@ impl Reclaim for Host<'_> {
     }
 
     fn room_pages(&mut self, nid: Nid) -> u64 {
-        self.world.nodes.get(nid as usize).map_or(0, Node::room)
+        let room = self.world.nodes.get(nid as usize).map_or(0, Node::room);
+        room * self.weight()
     }
 
     fn lower_room_pages(&mut self) -> u64 {
         match self.world.trouble.invites_swap {
             true => u64::MAX / 2,
-            false => self.lower_room(),
+            false => self.lower_room() * self.weight(),
         }
     }
 
@@ -104,11 +105,17 @@ impl Reclaim for Host<'_> {
             return Err(Unable::DemotionOff);
         }
         match self.world.nodes.get(nid as usize).map(|node| &node.lru) {
-            Some(Lru::Generations(generations)) => Ok(vec![Lruvec {
-                memcg_id: 1,
-                cgroup: Default::default(),
-                generations: generations.list(&self.world.memory, self.world.now_ns),
-            }]),
+            Some(Lru::Generations(listed)) => {
+                let mut generations = listed.list(&self.world.memory, self.world.now_ns);
+                for generation in &mut generations {
+                    generation.pages *= self.weight();
+                }
+                Ok(vec![Lruvec {
+                    memcg_id: 1,
+                    cgroup: Default::default(),
+                    generations,
+                }])
+            }
             _ => Err(Unable::NoGenerations),
         }
     }
@@ -118,6 +125,7 @@ impl Reclaim for Host<'_> {
     }
 
     fn demote(&mut self, nid: Nid, _memcg_id: u64, seq: u64, pages: u64) -> u64 {
+        let pages = pages.div_ceil(self.weight());
         let fits = match self.world.spec.kernel.demotion_enabled {
             true => self.lower_room(),
             false => 0,
@@ -126,11 +134,16 @@ impl Reclaim for Host<'_> {
         let (went, spent_ns) = reclaim::demote_oldest(self.world, nid as usize, seq, pages);
         self.world.counters.demoted_by_request_pages += went;
         self.spent_ns += spent_ns;
-        went
+        went * self.weight()
     }
 }
 
 impl Host<'_> {
+    /// The demoter counts in pages of the machine, the migrator in those of the model.
+    fn weight(&self) -> u64 {
+        self.world.spec.page_weight
+    }
+
     fn lower_room(&self) -> u64 {
         let lower = self.world.nodes.iter().filter(|node| !node.is_top_tier);
         lower.map(Node::room).sum()

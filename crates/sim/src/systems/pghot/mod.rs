@@ -139,6 +139,10 @@ impl Pghot {
 
     fn pass(&mut self, world: &mut World) {
         let sleep_ms = u64::from(self.settings.kmigrated_sleep_ms);
+        // A migrator counts in pages of the model.
+        let mut settings = self.settings.clone();
+        settings.promote_rate_limit_mbps =
+            (settings.promote_rate_limit_mbps).div_ceil(world.spec.page_weight);
         for paced in &mut self.migrators {
             let now_ms = daemon_ms(world);
             if now_ms < paced.due_ms {
@@ -155,9 +159,10 @@ impl Pghot {
             };
             let report = paced
                 .migrator
-                .pass(&self.table, &self.settings, &self.rule, &mut host);
+                .pass(&self.table, &settings, &self.rule, &mut host);
             let spent_ns = host.spent_ns;
             let read = paced.migrator.totals().hot_sections - sections;
+            let read = read * world.spec.page_weight;
             world.counters.daemon_ns += spent_ns + read as f64 * SECTION_NS;
             paced.due_ms = paced.pace.next_ms(&report, sleep_ms);
             self.is_room_called_for |= report.wants_room();
@@ -172,13 +177,7 @@ impl Pghot {
             return;
         }
         self.is_room_called_for = false;
-        let mut demand = Demand {
-            faults: self.faults,
-            ..Demand::default()
-        };
-        for paced in &self.migrators {
-            demand.add(&paced.waiting, paced.migrator.totals());
-        }
+        let demand = self.demand(world.spec.page_weight);
         let mut host = Host {
             world,
             spent_ns: 0.0,
@@ -195,13 +194,32 @@ impl Pghot {
             self.settle();
         }
         let promoted = demand.outcomes.promoted;
-        if self.marking.is_due(now_ms, self.faults, promoted) {
+        if self.marking.is_due(now_ms, demand.faults, promoted) {
             let has_room = self.demoter.report().has_room;
-            self.marking.note(now_ms, self.faults, promoted, has_room);
+            self.marking.note(now_ms, demand.faults, promoted, has_room);
         }
         if self.times_scans(world) {
             world.spec.kernel.scan_size_mib = self.marking.report().size_mb;
         }
+    }
+
+    /// What waits and what came, in pages of the machine, of which each of the model's stands for
+    /// `weight`.
+    fn demand(&self, weight: u64) -> Demand {
+        let mut demand = Demand {
+            faults: FaultTimes(self.faults.0.map(|faults| faults * weight)),
+            ..Demand::default()
+        };
+        for paced in &self.migrators {
+            demand.add(&paced.waiting, paced.migrator.totals());
+        }
+        for waiting in demand.waiting.values_mut() {
+            waiting.quick_pages *= weight;
+            waiting.counted_pages *= weight;
+        }
+        demand.outcomes.promoted *= weight;
+        demand.outcomes.returned *= weight;
+        demand
     }
 
     /// Whether the arbiter has such a source started.

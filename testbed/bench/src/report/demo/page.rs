@@ -127,6 +127,7 @@ impl Demo<'_> {
                     curves.push(Curve {
                         colour: colour(node, fast_nodes),
                         is_faint: n != middle,
+                        band: Vec::new(),
                         points,
                     });
                 }

@@ -121,6 +121,9 @@ _pghot() {
             pghot__subcmd__help__subcmd__sim,chaos)
                 cmd="pghot__subcmd__help__subcmd__sim__subcmd__chaos"
                 ;;
+            pghot__subcmd__help__subcmd__sim,merge)
+                cmd="pghot__subcmd__help__subcmd__sim__subcmd__merge"
+                ;;
             pghot__subcmd__help__subcmd__sim,replay)
                 cmd="pghot__subcmd__help__subcmd__sim__subcmd__replay"
                 ;;
@@ -139,6 +142,9 @@ _pghot() {
             pghot__subcmd__sim,help)
                 cmd="pghot__subcmd__sim__subcmd__help"
                 ;;
+            pghot__subcmd__sim,merge)
+                cmd="pghot__subcmd__sim__subcmd__merge"
+                ;;
             pghot__subcmd__sim,replay)
                 cmd="pghot__subcmd__sim__subcmd__replay"
                 ;;
@@ -156,6 +162,9 @@ _pghot() {
                 ;;
             pghot__subcmd__sim__subcmd__help,help)
                 cmd="pghot__subcmd__sim__subcmd__help__subcmd__help"
+                ;;
+            pghot__subcmd__sim__subcmd__help,merge)
+                cmd="pghot__subcmd__sim__subcmd__help__subcmd__merge"
                 ;;
             pghot__subcmd__sim__subcmd__help,replay)
                 cmd="pghot__subcmd__sim__subcmd__help__subcmd__replay"
@@ -581,7 +590,7 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__help__subcmd__sim)
-            opts="run replay sweep tables chaos"
+            opts="run replay sweep merge tables chaos"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -595,6 +604,20 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__help__subcmd__sim__subcmd__chaos)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        pghot__subcmd__help__subcmd__sim__subcmd__merge)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1155,7 +1178,7 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__sim)
-            opts="-h --help run replay sweep tables chaos help"
+            opts="-h --help run replay sweep merge tables chaos help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1187,7 +1210,7 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__sim__subcmd__help)
-            opts="run replay sweep tables chaos help"
+            opts="run replay sweep merge tables chaos help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1215,6 +1238,20 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__sim__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        pghot__subcmd__sim__subcmd__help__subcmd__merge)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1277,6 +1314,31 @@ _pghot() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        pghot__subcmd__sim__subcmd__merge)
+            opts="-h --slowdown --out --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --slowdown)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --out)
+                    COMPREPLY=()
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o plusdirs
+                    fi
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1353,7 +1415,7 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__sim__subcmd__sweep)
-            opts="-h --systems --vary --top --seeds --slowdown --out --misses --help"
+            opts="-h --systems --vary --top --seeds --slowdown --out --shard --jobs --misses --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1380,6 +1442,17 @@ _pghot() {
                     return 0
                     ;;
                 --out)
+                    COMPREPLY=()
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o plusdirs
+                    fi
+                    return 0
+                    ;;
+                --shard)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --jobs)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

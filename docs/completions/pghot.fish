@@ -136,13 +136,14 @@ complete -c pghot -n "__fish_pghot_using_subcommand heatmap" -l socket -d 'The c
 complete -c pghot -n "__fish_pghot_using_subcommand heatmap" -l json -d 'Print JSON'
 complete -c pghot -n "__fish_pghot_using_subcommand heatmap" -l pause-sources -d 'Switch those of the daemon\'s sources off for the recording that read the same accessed bits; without, it refuses to record beside them'
 complete -c pghot -n "__fish_pghot_using_subcommand heatmap" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c pghot -n "__fish_pghot_using_subcommand sim; and not __fish_seen_subcommand_from run replay sweep tables chaos help" -s h -l help -d 'Print help'
-complete -c pghot -n "__fish_pghot_using_subcommand sim; and not __fish_seen_subcommand_from run replay sweep tables chaos help" -f -a "run" -d 'Run a scenario under several systems and compare them'
-complete -c pghot -n "__fish_pghot_using_subcommand sim; and not __fish_seen_subcommand_from run replay sweep tables chaos help" -f -a "replay" -d 'Replay a recorded profile under several systems and compare them'
-complete -c pghot -n "__fish_pghot_using_subcommand sim; and not __fish_seen_subcommand_from run replay sweep tables chaos help" -f -a "sweep" -d 'Vary the size of the top tier, and settings: how much DRAM can be dropped?'
-complete -c pghot -n "__fish_pghot_using_subcommand sim; and not __fish_seen_subcommand_from run replay sweep tables chaos help" -f -a "tables" -d 'Show the published tables, each cell beside what the model says'
-complete -c pghot -n "__fish_pghot_using_subcommand sim; and not __fish_seen_subcommand_from run replay sweep tables chaos help" -f -a "chaos" -d 'Try the engine on random machines on which much goes wrong'
-complete -c pghot -n "__fish_pghot_using_subcommand sim; and not __fish_seen_subcommand_from run replay sweep tables chaos help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c pghot -n "__fish_pghot_using_subcommand sim; and not __fish_seen_subcommand_from run replay sweep merge tables chaos help" -s h -l help -d 'Print help'
+complete -c pghot -n "__fish_pghot_using_subcommand sim; and not __fish_seen_subcommand_from run replay sweep merge tables chaos help" -f -a "run" -d 'Run a scenario under several systems and compare them'
+complete -c pghot -n "__fish_pghot_using_subcommand sim; and not __fish_seen_subcommand_from run replay sweep merge tables chaos help" -f -a "replay" -d 'Replay a recorded profile under several systems and compare them'
+complete -c pghot -n "__fish_pghot_using_subcommand sim; and not __fish_seen_subcommand_from run replay sweep merge tables chaos help" -f -a "sweep" -d 'Vary the size of the top tier, and settings: how much DRAM can be dropped?'
+complete -c pghot -n "__fish_pghot_using_subcommand sim; and not __fish_seen_subcommand_from run replay sweep merge tables chaos help" -f -a "merge" -d 'Put the shards of a sweep together: the files that one run would have written'
+complete -c pghot -n "__fish_pghot_using_subcommand sim; and not __fish_seen_subcommand_from run replay sweep merge tables chaos help" -f -a "tables" -d 'Show the published tables, each cell beside what the model says'
+complete -c pghot -n "__fish_pghot_using_subcommand sim; and not __fish_seen_subcommand_from run replay sweep merge tables chaos help" -f -a "chaos" -d 'Try the engine on random machines on which much goes wrong'
+complete -c pghot -n "__fish_pghot_using_subcommand sim; and not __fish_seen_subcommand_from run replay sweep merge tables chaos help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from run" -l mode -d 'Make accesses one by one, or many at once; the scenario decides if left out' -r -f -a "exact\t''
 statistical\t''"
 complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from run" -l systems -d 'Systems to compare, with commas' -r -f -a "none\t'No balancing; with demotion'
@@ -178,9 +179,14 @@ complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcomm
 complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from sweep" -l top -d 'Sizes of the top tier, in percent of the scenario\'s; the rest becomes lower tier' -r
 complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from sweep" -l seeds -d 'Runs of each' -r
 complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from sweep" -l slowdown -d 'The slowdown that is still accepted, for the answer' -r
-complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from sweep" -l out -d 'Where sweep.csv and sweep.html go' -r -F
+complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from sweep" -l out -d 'Where sweep.csv, sweep.html and sweep.parquet go' -r -f -a "(__fish_complete_directories)"
+complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from sweep" -l shard -d 'Run part I of N, into sweep-I-of-N.parquet; `pghot sim merge` makes of all parts what one run gives' -r
+complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from sweep" -l jobs -d 'Runs at the same time; as many as there are CPUs without' -r
 complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from sweep" -l misses -d 'Accesses that miss all caches in a second of CPU time, for profiles (`perf stat -e cache-misses` tells)' -r
 complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from sweep" -s h -l help -d 'Print help'
+complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from merge" -l slowdown -d 'The slowdown that is still accepted, for the answer' -r
+complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from merge" -l out -d 'Where sweep.csv, sweep.html and sweep.parquet go' -r -f -a "(__fish_complete_directories)"
+complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from merge" -s h -l help -d 'Print help'
 complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from tables" -l json -d 'Print JSON'
 complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from tables" -s h -l help -d 'Print help'
 complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from chaos" -l runs -d 'How many runs, with seeds one after the other' -r
@@ -188,6 +194,7 @@ complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcomm
 complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from help" -f -a "run" -d 'Run a scenario under several systems and compare them'
 complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from help" -f -a "replay" -d 'Replay a recorded profile under several systems and compare them'
 complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from help" -f -a "sweep" -d 'Vary the size of the top tier, and settings: how much DRAM can be dropped?'
+complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from help" -f -a "merge" -d 'Put the shards of a sweep together: the files that one run would have written'
 complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from help" -f -a "tables" -d 'Show the published tables, each cell beside what the model says'
 complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from help" -f -a "chaos" -d 'Try the engine on random machines on which much goes wrong'
 complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
@@ -214,5 +221,6 @@ complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_su
 complete -c pghot -n "__fish_pghot_using_subcommand help; and __fish_seen_subcommand_from sim" -f -a "run" -d 'Run a scenario under several systems and compare them'
 complete -c pghot -n "__fish_pghot_using_subcommand help; and __fish_seen_subcommand_from sim" -f -a "replay" -d 'Replay a recorded profile under several systems and compare them'
 complete -c pghot -n "__fish_pghot_using_subcommand help; and __fish_seen_subcommand_from sim" -f -a "sweep" -d 'Vary the size of the top tier, and settings: how much DRAM can be dropped?'
+complete -c pghot -n "__fish_pghot_using_subcommand help; and __fish_seen_subcommand_from sim" -f -a "merge" -d 'Put the shards of a sweep together: the files that one run would have written'
 complete -c pghot -n "__fish_pghot_using_subcommand help; and __fish_seen_subcommand_from sim" -f -a "tables" -d 'Show the published tables, each cell beside what the model says'
 complete -c pghot -n "__fish_pghot_using_subcommand help; and __fish_seen_subcommand_from sim" -f -a "chaos" -d 'Try the engine on random machines on which much goes wrong'

@@ -7,12 +7,15 @@
 //!
 //! | module | job |
 //! |---|---|
+//! | [`columns`] | tables on disk, in Parquet with a checksum |
 //! | [`file`] | profiles on disk: a header, a checksum, and the profile by `postcard` |
 //! | [`grid`] | a process's accesses by memory and time, as a heatmap draws them |
 //! | [`touched`] | sets of pages, as runs |
 
+pub mod columns;
 pub mod file;
 pub mod grid;
+mod seal;
 pub mod touched;
 mod v1;
 

@@ -11,14 +11,17 @@
 #                                Debian with systemd of the host's own release, for guests
 #
 # Kernels, emulator and programs, Prometheus for a test of the metrics among them, are unpacked into
-# $PGHOT_CACHE (default: ~/.cache/pghot) and never installed.
+# $PGHOT_CACHE (default: ~/.cache/pghot) and never installed. So are the packages of PyPI that tests
+# of fleet/ use: Ray, Optuna, DuckDB and Polars, as fleet/requirements.txt pins them.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cache=${PGHOT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/pghot}
+fleet_list=$here/../fleet/requirements.txt
 work= # the folder of the fetch under way
 host_packages=(qemu-system-x86 clang clang-format libelf-dev zlib1g-dev pkg-config make gcc
-    libc6-dev attr btrfs-progs e2fsprogs kmod mount python3 tmux xfsprogs xz-utils zstd)
+    libc6-dev attr btrfs-progs e2fsprogs kmod mount python3 python3-venv tmux xfsprogs xz-utils
+    zstd)
 package_tools=(debhelper lintian mmdebstrap fakeroot rpm umoci)
 
 # depmod and modprobe are there, whoever asks.
@@ -299,6 +302,23 @@ fetch_prometheus() {
     replace "$work/root" bench/prometheus
 }
 
+# What fleet/ needs, and what its tests read Parquet with, in an environment of its own. The list is
+# kept beside it, so that another one is noticed.
+fetch_fleet() {
+    work=$(mktemp -d "$cache/fetch.XXXXXX")
+    say "installing Ray, Optuna, DuckDB and Polars for the tests of fleet/"
+    {
+        python3 -m venv "$work/fleet" &&
+            "$work/fleet/bin/python" -m pip install --quiet --disable-pip-version-check \
+                --only-binary :all: --require-hashes -r "$fleet_list"
+    } >"$work/log" 2>&1 || {
+        cat "$work/log" >&2
+        die "the packages of fleet/requirements.txt cannot be installed"
+    }
+    cp "$fleet_list" "$work/fleet/requirements.txt"
+    replace "$work/fleet" fleet
+}
+
 fetch_bench() {
     local refresh=$1
     [[ $refresh == no && -x $cache/bench/redis-server/usr/bin/redis-server ]] ||
@@ -362,6 +382,7 @@ main() {
     mkdir -p "$cache/bench"
     [[ $refresh == no && -x $cache/bench/prometheus/usr/bin/promtool ]] ||
         attempt prometheus fetch_prometheus
+    cmp -s "$fleet_list" "$cache/fleet/requirements.txt" || attempt fleet fetch_fleet
     host_emulator_is_good || [[ $refresh == no && -x $cache/qemu/bin/qemu-system-x86_64 ]] ||
         fetch_emulator
     [[ $bench == no ]] || fetch_bench "$refresh"

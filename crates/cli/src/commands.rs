@@ -6,7 +6,9 @@ use anyhow::Result;
 use clap::{ArgMatches, Command};
 
 use crate::exit::Failure;
-use crate::{ask, change, daemon, doctor, exit, generate, heatmap, record, shell, sim, top};
+use crate::{
+    ask, change, daemon, doctor, exit, generate, heatmap, profile, record, shell, sim, top,
+};
 
 /// The whole command.
 pub fn command() -> Command {
@@ -28,6 +30,7 @@ pub fn command() -> Command {
         .subcommand(daemon::restore_command())
         .subcommand(record::command())
         .subcommand(heatmap::command())
+        .subcommand(profile::command())
         .subcommand(sim::command())
         .subcommand(shell::completions_command())
         .subcommand(shell::man_command())
@@ -49,6 +52,7 @@ pub fn dispatch(matches: &ArgMatches) -> Result<ExitCode> {
         Some(("restore", matches)) => daemon::restore(matches),
         Some(("record", matches)) => record::run(matches),
         Some(("heatmap", matches)) => heatmap::run(matches),
+        Some(("profile", matches)) => profile::dispatch(matches),
         Some(("sim", matches)) => sim::dispatch(matches),
         Some(("completions", matches)) => shell::completions(matches, command()),
         Some(("man", matches)) => shell::man(matches, command()),

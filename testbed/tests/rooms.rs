@@ -216,11 +216,6 @@ const IMPURE: &[&str] = &[
 const EXEMPT: &[(&str, &[&str])] = &[
     // Scenarios are files.
     ("crates/sim/src/scenario/file.rs", &["std::fs"]),
-    // So is what it writes; its test, where to.
-    (
-        "crates/sim/src/sweep/parquet.rs",
-        &["std::env", "std::fs", "std::process"],
-    ),
     // Runs that know nothing of each other, side by side.
     ("crates/sim/src/parallel.rs", &["std::thread"]),
     ("crates/sim/src/tables/autonuma.rs", &["std::thread"]),

@@ -50,6 +50,8 @@ mod resolver;
 mod rig;
 #[path = "vm/safety.rs"]
 mod safety;
+#[path = "vm/scanner.rs"]
+mod scanner;
 #[path = "vm/session.rs"]
 mod session;
 #[path = "vm/stress.rs"]
@@ -227,6 +229,7 @@ fn tests() -> impl Iterator<Item = &'static Test> {
         programs::TESTS,
         resolver::TESTS,
         safety::TESTS,
+        scanner::TESTS,
         campaign::TESTS,
         tiers::TESTS,
         stress::TESTS,

@@ -7,7 +7,7 @@ use clap::{ArgMatches, Command};
 
 use crate::exit::Failure;
 use crate::{
-    advise, ask, change, daemon, doctor, exit, generate, heatmap, record, shell, sim, top,
+    advise, ask, change, daemon, doctor, exit, generate, heatmap, profile, record, shell, sim, top,
 };
 
 /// The whole command.
@@ -31,6 +31,7 @@ pub fn command() -> Command {
         .subcommand(record::command())
         .subcommand(heatmap::command())
         .subcommand(advise::command())
+        .subcommand(profile::command())
         .subcommand(sim::command())
         .subcommand(shell::completions_command())
         .subcommand(shell::man_command())
@@ -53,6 +54,7 @@ pub fn dispatch(matches: &ArgMatches) -> Result<ExitCode> {
         Some(("record", matches)) => record::run(matches),
         Some(("heatmap", matches)) => heatmap::run(matches),
         Some(("advise", matches)) => advise::run(matches),
+        Some(("profile", matches)) => profile::dispatch(matches),
         Some(("sim", matches)) => sim::dispatch(matches),
         Some(("completions", matches)) => shell::completions(matches, command()),
         Some(("man", matches)) => shell::man(matches, command()),

@@ -6,7 +6,7 @@ use pghot_daemon::config::DAEMON_OPTIONS;
 use pghot_daemon::log::Log;
 use pghot_daemon::run;
 use pghot_linux::keeper::Keeper;
-use pghot_linux::{SysRoot, rights};
+use pghot_linux::{PROC, SysRoot, rights};
 use pghot_sources::tunables;
 
 use crate::args::{config, option_arg, options, paths, tunable_arg};
@@ -44,6 +44,9 @@ pub fn run(matches: &ArgMatches) -> Result<()> {
     options.wait_for_lower_tier = matches.get_flag("wait_for_lower_tier");
     let (root, format) = (SysRoot::default(), options.log_format);
     // All before there is a second thread, so that the log comes after.
+    if std::env::var_os(PROC).is_some() {
+        rights::join_control_groups(&root)?;
+    }
     rights::protect();
     let keeper = Keeper::fork(&root, &options.state_file, || Log::start(format))?;
     rights::drop_to(&options.user)?;

@@ -8,6 +8,8 @@ use pghot_daemon::config::ConfigError;
 use pghot_daemon::error::RunError;
 use pghot_daemon::protocol::ClientError;
 use pghot_profile::file::ReadError;
+use pghot_profile::table::TableError;
+use pghot_sim::sweep::shard::MergeError;
 
 /// Anything else.
 pub const OTHER: u8 = 1;
@@ -73,6 +75,12 @@ fn of_cause(cause: &(dyn Error + 'static)) -> Option<u8> {
     if let Some(pghot_sim::Error::Field { .. } | pghot_sim::Error::Parse { .. }) =
         cause.downcast_ref()
     {
+        return Some(USAGE);
+    }
+    if cause.is::<MergeError>() {
+        return Some(USAGE);
+    }
+    if let Some(TableError::Damaged { .. } | TableError::Field { .. }) = cause.downcast_ref() {
         return Some(USAGE);
     }
     if let Some(ReadError::Damaged { .. }) = cause.downcast_ref() {

@@ -53,10 +53,34 @@ pub struct Tables {
     pub tables: Vec<Table>,
 }
 
+/// Of `pghot profile show`.
+#[derive(Serialize, JsonSchema)]
+pub struct Profiles {
+    /// One of each program, by host.
+    pub profiles: Vec<ProfileRow>,
+}
+
+/// What a program of a host has and uses.
+#[derive(Serialize, JsonSchema)]
+pub struct ProfileRow {
+    /// The host: the name of the profile's file, or what the table says.
+    pub host: String,
+    /// Number of the process in the profile.
+    pub process: u32,
+    /// The program's name.
+    pub command: String,
+    /// Memory in which it ever had a page, in MiB.
+    pub memory_mib: u64,
+    /// Touched in a second, in MiB; in an interval each page counts once.
+    pub touched_mib_per_s: f64,
+    /// CPUs that it kept busy.
+    pub cpus: f64,
+}
+
 type Make = fn(&mut SchemaGenerator) -> Schema;
 
 /// Every document, by the command that prints it.
-const DOCUMENTS: [(&str, Make); 9] = [
+const DOCUMENTS: [(&str, Make); 10] = [
     ("status", SchemaGenerator::subschema_for::<Status>),
     (
         "status_by",
@@ -81,6 +105,10 @@ const DOCUMENTS: [(&str, Make); 9] = [
     (
         "advise",
         SchemaGenerator::subschema_for::<Versioned<Answers>>,
+    ),
+    (
+        "profile_show",
+        SchemaGenerator::subschema_for::<Versioned<Profiles>>,
     ),
     ("sim_run", SchemaGenerator::subschema_for::<Versioned<Runs>>),
     (

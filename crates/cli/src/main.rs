@@ -12,6 +12,7 @@ mod generate;
 mod heatmap;
 mod json;
 mod output;
+mod profile;
 mod progress;
 mod record;
 mod record_beside;

@@ -12,7 +12,7 @@ use anyhow::{Result, anyhow};
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint, value_parser};
 use pghot_linux::probe::{Answer, FEATURES};
 use pghot_linux::{SysRoot, bpf};
-use pghot_profile::{BLOCK_PAGES, Profile, file};
+use pghot_profile::{Profile, file};
 use pghot_sim::machine::PAGES_PER_MIB;
 use pghot_sources::recorder::{Order, record};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -206,7 +206,8 @@ fn check_rights(root: &SysRoot) -> Result<()> {
     Ok(())
 }
 
-fn create(path: &Path) -> Result<File> {
+/// An empty file that its owner alone can read.
+pub fn create(path: &Path) -> Result<File> {
     // What programs do with their memory is nobody else's business.
     OpenOptions::new()
         .write(true)
@@ -220,7 +221,8 @@ fn create(path: &Path) -> Result<File> {
         })
 }
 
-fn summary(profile: &Profile, bytes: usize, path: &Path) -> String {
+/// What a profile holds, for people.
+pub fn summary(profile: &Profile, bytes: usize, path: &Path) -> String {
     let mut text = format!(
         "{}: {} intervals of {} ms, {} KiB\n  {:<18} {:>11} {:>22} {:>9}\n",
         path.display(),
@@ -232,17 +234,11 @@ fn summary(profile: &Profile, bytes: usize, path: &Path) -> String {
         "touched a second, MiB",
         "CPUs used"
     );
-    let seconds = f64::from(profile.interval_ms) / 1000.0;
     for process in &profile.processes {
-        let seen = process.intervals.len().max(1) as f64;
-        let touched: u64 = process.intervals.iter().map(|i| i.touched.pages()).sum();
-        let cpu_us: u64 = process.intervals.iter().map(|i| i.cpu_us).sum();
+        let set = process.working_set(profile.interval_ms);
         text += &format!(
             "  {:<18} {:>11} {:>22.1} {:>9.2}\n",
-            process.name,
-            u64::from(process.blocks) * u64::from(BLOCK_PAGES) / PAGES_PER_MIB,
-            touched as f64 / seen / seconds / PAGES_PER_MIB as f64,
-            cpu_us as f64 * 1e-6 / seen / seconds
+            process.name, set.memory_mib, set.touched_mib_per_s, set.cpus
         );
     }
     text

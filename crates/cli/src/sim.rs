@@ -21,6 +21,7 @@ pub fn command() -> Command {
         .subcommand(sim_compare::command())
         .subcommand(sim_replay::command())
         .subcommand(sim_sweep::command())
+        .subcommand(sim_sweep::merge_command())
         .subcommand(tables_command())
         .subcommand(chaos_command())
 }
@@ -65,6 +66,7 @@ pub fn dispatch(matches: &ArgMatches) -> Result<()> {
         Some(("run", matches)) => sim_compare::run(matches),
         Some(("replay", matches)) => sim_replay::run(matches),
         Some(("sweep", matches)) => sim_sweep::run(matches),
+        Some(("merge", matches)) => sim_sweep::run_merge(matches),
         Some(("tables", matches)) => tables(matches),
         Some(("chaos", matches)) => run_chaos(matches),
         _ => Err(Failure::Usage("a command is missing, see `pghot sim --help`".into()).into()),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use pghot_engine::demoter::{Demand, Demoter, Reclaim};
 use pghot_engine::exchange::FaultTimes;
+use pghot_engine::marking::HintFaults;
 use pghot_engine::{Marking, QuickFault};
 
 use crate::lock;
@@ -14,13 +15,13 @@ use crate::shared::{MigratorState, Shared};
 pub fn run(shared: &Shared, cpus: u64, machine: &mut dyn Reclaim) {
     let mut demoter = Demoter::default();
     let mut marking = Marking::new(cpus);
-    let mut faults = FaultTimes::default();
+    let mut faults = HintFaults::default();
     let mut told = QuickFault::as_set(&shared.settings());
     while !shared.stop.is_requested() {
         let settings = shared.settings();
         let state = &shared.demoter;
         state.is_called_for.store(false, Ordering::Relaxed);
-        let demand = demand(&shared.migrators, faults);
+        let demand = demand(&shared.migrators, faults.times);
         let rest_ms = demoter.pass(&demand, &settings, machine);
         state.makes_room.store(demoter.is_able(), Ordering::Relaxed);
         for (cgroup, pages) in demoter.demoted() {
@@ -30,15 +31,16 @@ pub fn run(shared: &Shared, cpus: u64, machine: &mut dyn Reclaim) {
         let now_ms = machine.now_ms();
         let promoted = demand.outcomes.promoted;
         let is_urgent = demoter.report().is_wanted || quick_fault != told;
-        if (is_urgent || marking.is_due(now_ms, faults, promoted))
+        if (is_urgent || marking.is_due(now_ms, faults.times, promoted))
             && let Some(seen) = shared.watch_faults(quick_fault)
         {
             (faults, told) = (seen, quick_fault);
         }
-        if marking.is_due(now_ms, faults, promoted) {
+        if marking.is_due(now_ms, faults.times, promoted) {
             let has_room = demoter.report().has_room;
-            marking.note(now_ms, faults, promoted, has_room);
-            shared.mark(marking.report());
+            marking.note(now_ms, faults.times, promoted, has_room);
+            marking.note_seldom(now_ms, faults.seldom);
+            shared.mark(&marking);
         }
         lock(&state.published).clone_from(demoter.report());
         let may_wake = demoter.is_to_be_woken();

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use pghot_engine::marking::Visits;
 use pghot_events::event;
 use pghot_hotness::Table;
 use pghot_linux::SysRoot;
@@ -97,7 +98,7 @@ impl Launcher for KernelLauncher {
         self.keeper.foreign().unwrap_or_default()
     }
 
-    fn mark(&mut self, source: &mut dyn Source, size_mb: u64) -> Result<bool, Error> {
-        source.mark(&self.keeper, size_mb)
+    fn mark(&mut self, source: &mut dyn Source, visits: Visits) -> Result<bool, Error> {
+        source.mark(&self.keeper, visits)
     }
 }

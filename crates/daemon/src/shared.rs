@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, TryLockError};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use pghot_engine::demoter::DemoterReport;
-use pghot_engine::exchange::FaultTimes;
-use pghot_engine::marking::MarkingReport;
+use pghot_engine::marking::{HintFaults, MarkingReport};
 use pghot_engine::owners::Owners;
-use pghot_engine::{Journal, Moved, PassReport, QuickFault, Settings, Totals, TunableError};
+use pghot_engine::{
+    Journal, Marking, Moved, PassReport, QuickFault, Settings, Totals, TunableError,
+};
 use pghot_events::event;
 use pghot_hotness::{Nid, Rule, Swept, Table};
 use pghot_linux::SysRoot;
@@ -233,20 +234,19 @@ impl Shared {
         }
     }
 
-    /// Says which hint faults are quick, and asks how soon after their marks faults came. `None`
-    /// while sources are being started or asked.
-    pub fn watch_faults(&self, quick_fault: QuickFault) -> Option<FaultTimes> {
+    /// Says which hint faults are quick, and asks which have come. `None` while sources are being
+    /// started or asked.
+    pub fn watch_faults(&self, quick_fault: QuickFault) -> Option<HintFaults> {
         let mut sources = self.sources.try_lock().ok()?;
         sources.set_quick_fault(quick_fault);
-        Some(sources.fault_times())
+        Some(sources.hint_faults())
     }
 
-    /// Has the kernel's scanner mark as much as `marking` says. Skipped while sources are being
-    /// started or asked.
-    pub fn mark(&self, marking: MarkingReport) {
+    /// Tells the kernel's scanner how to mark. Skipped while sources are being started or asked.
+    pub fn mark(&self, marking: &Marking) {
         if let Ok(mut sources) = self.sources.try_lock() {
-            let is_told = sources.mark(marking.size_mb);
-            *lock(&self.demoter.marking) = is_told.then_some(marking);
+            let is_told = sources.mark(marking.visits());
+            *lock(&self.demoter.marking) = is_told.then(|| marking.report());
         }
     }
 

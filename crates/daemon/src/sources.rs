@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use pghot_engine::QuickFault;
 use pghot_engine::arbiter::{self, Arbiter, State};
-use pghot_engine::exchange::FaultTimes;
+use pghot_engine::marking::{HintFaults, Visits};
 use pghot_events::event;
 use pghot_linux::knobs::Foreign;
 use pghot_sources::{Config, Descriptor, Error, Kind, Source};
@@ -33,9 +33,9 @@ pub trait Launcher: Send {
     /// The settings that sources changed and somebody else has changed since.
     fn foreign(&mut self) -> Vec<Foreign>;
 
-    /// Has the kernel's scanner mark so many MB at a visit, for a source of hint faults. Returns
-    /// whether it is for the source to say.
-    fn mark(&mut self, source: &mut dyn Source, size_mb: u64) -> Result<bool, Error>;
+    /// Tells the kernel's scanner how to mark, for a source of hint faults. Returns whether it is
+    /// for the source to say.
+    fn mark(&mut self, source: &mut dyn Source, visits: Visits) -> Result<bool, Error>;
 }
 
 /// All sources, running or not.
@@ -53,9 +53,9 @@ struct Running {
     /// What came of runs that have ended, by source.
     past: Vec<PastRuns>,
     launcher: Box<dyn Launcher>,
-    /// What the kernel's scanner was told last, in MB, and whether it does as told; `None` if it
-    /// may have been told otherwise since.
-    marked: Option<(u64, bool)>,
+    /// What the kernel's scanner was told last, and whether it does as told; `None` if it may have
+    /// been told otherwise since.
+    marked: Option<(Visits, bool)>,
 }
 
 impl arbiter::Host for Running {
@@ -181,23 +181,23 @@ impl Sources {
         self.settle();
     }
 
-    /// From now on the kernel's scanner marks so many MB at a visit. Returns whether it does.
-    pub fn mark(&mut self, size_mb: u64) -> bool {
+    /// From now on the kernel's scanner marks like that. Returns whether it does.
+    pub fn mark(&mut self, visits: Visits) -> bool {
         let host = &mut self.host;
         let running = host.sources.iter_mut().flatten();
         let mut sees_faults = running.filter(|it| it.descriptor().kind == Kind::HintFaults);
         let Some(source) = sees_faults.next() else {
             return false;
         };
-        if let Some((_, is_told)) = host.marked.filter(|(last_mb, _)| *last_mb == size_mb) {
+        if let Some((_, is_told)) = host.marked.filter(|(last, _)| *last == visits) {
             return is_told;
         }
-        let is_told = host.launcher.mark(source.as_mut(), size_mb);
+        let is_told = host.launcher.mark(source.as_mut(), visits);
         let is_told = is_told.unwrap_or_else(|error| {
             debug!("the kernel's scanner marks as before: {error}");
             false
         });
-        host.marked = Some((size_mb, is_told));
+        host.marked = Some((visits, is_told));
         is_told
     }
 
@@ -287,11 +287,11 @@ impl Sources {
         }
     }
 
-    /// How soon after their marks hint faults came; zeros where none are seen.
-    pub fn fault_times(&self) -> FaultTimes {
+    /// Hint faults since the start; zeros where none are seen.
+    pub fn hint_faults(&self) -> HintFaults {
         let mut running = self.host.sources.iter().flatten();
         running
-            .find_map(|source| source.fault_times())
+            .find_map(|source| source.hint_faults())
             .unwrap_or_default()
     }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use pghot_engine::fake::FakeMachine;
+use pghot_engine::marking::Visits;
 use pghot_engine::{Gates, History, Migrator, Policies, Program, Settings};
 use pghot_hotness::{Format, PfnRange, SECTION_PAGES, Span, Table};
 use pghot_linux::SysRoot;
@@ -116,8 +117,8 @@ impl Launcher for FakeLauncher {
         std::mem::take(&mut *lock(&self.0.foreign))
     }
 
-    fn mark(&mut self, _: &mut dyn Source, size_mb: u64) -> Result<bool, Error> {
-        lock(&self.0.marked_mb).push(size_mb);
+    fn mark(&mut self, _: &mut dyn Source, visits: Visits) -> Result<bool, Error> {
+        lock(&self.0.marked_mb).push(visits.size_mb);
         Ok(true)
     }
 }

@@ -30,6 +30,7 @@ mod pace;
 mod pass;
 mod place;
 mod policy;
+pub mod pulse;
 mod quick_fault;
 mod report;
 mod retry;

@@ -15,12 +15,31 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::exchange::FaultTimes;
+use crate::pulse::{PULSE_SIZE_MB, Pulses};
 
 /// Address space of one visit, in MB: at least, at the start, and at most.
 const SIZE_MB: (u64, u64, u64) = (1, START_SIZE_MB, 128);
 
 /// What a visit is ever told to mark, in MB.
 pub const SIZES_MB: RangeInclusive<u64> = SIZE_MB.0..=SIZE_MB.2;
+
+/// Hint faults since the start, as who sees them counts them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct HintFaults {
+    /// How soon after their marks they came.
+    pub times: FaultTimes,
+    /// Those of threads that the scanner visits seldom: see [`pulse`](crate::pulse).
+    pub seldom: u64,
+}
+
+/// What the kernel's scanner is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Visits {
+    /// MB of a process that a visit marks.
+    pub size_mb: u64,
+    /// Whether a [pulse](crate::pulse) is on.
+    pub is_pulse: bool,
+}
 
 /// How long after the start of a thread its first visit comes, and then the next, in ms. From the
 /// third pass on, each mapping that was not touched lately costs a visit of its own before the next
@@ -80,6 +99,7 @@ pub struct Marking {
     /// When they were last judged.
     faults_per_s: u64,
     budget_per_s: u64,
+    pulses: Pulses,
 }
 
 /// What [`Marking`] does, for `status`.
@@ -93,6 +113,10 @@ pub struct MarkingReport {
     pub budget_per_s: u64,
     /// Whether enough of them lead to promotions.
     pub pays: bool,
+    /// How often the kernel was made to reckon anew how often it visits processes.
+    pub pulses: u64,
+    /// Whether it does so now: it may promote a few pages by itself meanwhile.
+    pub is_pulse: bool,
 }
 
 impl MarkingReport {
@@ -103,14 +127,22 @@ impl MarkingReport {
             faults_per_s,
             budget_per_s,
             pays,
+            pulses: _,
+            is_pulse,
         } = self;
         let why = match pays {
             true => "",
             false => ", for few lead to promotions",
         };
+        let pulse = match is_pulse {
+            true => {
+                "; the kernel promotes a few pages too, so that it visits old threads more often"
+            }
+            false => "",
+        };
         format!(
             "{size_mb} MB of a process at each visit of the kernel's scanner; {faults_per_s} hint \
-             faults a second, {budget_per_s} at most{why}"
+             faults a second, {budget_per_s} at most{why}{pulse}"
         )
     }
 }
@@ -128,16 +160,31 @@ impl Marking {
             late_per_s: 0,
             faults_per_s: 0,
             budget_per_s: cpus.max(1) * BUDGET.1,
+            pulses: Pulses::default(),
         }
+    }
+
+    /// What the kernel's scanner is to be told now.
+    pub fn visits(&self) -> Visits {
+        let is_pulse = self.pulses.is_pulse();
+        let size_mb = if is_pulse {
+            PULSE_SIZE_MB
+        } else {
+            self.size_mb
+        };
+        Visits { size_mb, is_pulse }
     }
 
     /// What it does.
     pub fn report(&self) -> MarkingReport {
+        let Visits { size_mb, is_pulse } = self.visits();
         MarkingReport {
-            size_mb: self.size_mb,
+            size_mb,
             faults_per_s: self.faults_per_s,
             budget_per_s: self.budget_per_s,
             pays: self.budget_per_s > self.cpus * BUDGET.0,
+            pulses: self.pulses.begun(),
+            is_pulse,
         }
     }
 
@@ -145,7 +192,14 @@ impl Marking {
     pub fn is_due(&self, now_ms: u64, faults: FaultTimes, promoted: u64) -> bool {
         let is_news = (faults, promoted) != (self.faults, self.promoted);
         let is_idle = self.faults_per_s == 0 && !is_news;
-        now_ms >= self.judged_ms + if is_idle { IDLE_MS } else { JUDGED_MS }
+        let rest_ms = if is_idle { IDLE_MS } else { JUDGED_MS };
+        now_ms >= self.judged_ms + rest_ms || self.pulses.is_due(now_ms)
+    }
+
+    /// Takes note of all hint faults since the start of threads that are visited seldom.
+    pub fn note_seldom(&mut self, now_ms: u64, seldom: u64) {
+        let is_over_budget = self.faults_per_s > self.budget_per_s;
+        self.pulses.note(now_ms, seldom, is_over_budget);
     }
 
     /// Takes note of all hint faults and all promoted pages since the start, and of whether the top
@@ -175,6 +229,10 @@ impl Marking {
         };
         let budget = ((self.promoted_per_s * FAULTS_PER_PROMOTION as f64) as u64).clamp(low, high);
         (self.faults_per_s, self.budget_per_s) = (came * 1000 / spent_ms, budget);
+        if self.pulses.is_pulse() {
+            // They follow from its size, and it ends soon.
+            return;
+        }
         let (least, usual, most) = SIZE_MB;
         let is_within = (budget / 2..=budget).contains(&self.faults_per_s);
         // To the middle of what is allowed.

@@ -10,13 +10,15 @@
 //! marks 256 MB at once: hot pages are found late, and their faults hold up each other, so that
 //! they look less hot than they are. And from its third pass on it spends a visit on each mapping
 //! that is not accessed, and marks nothing else meanwhile. So visits become forty times as frequent
-//! and smaller (`pghot_engine::Marking` says by how much), for threads that start from then on.
+//! and smaller (`pghot_engine::Marking` says by how much); for threads that are older, by pulses,
+//! in which the kernel promotes a little (`pghot_engine::pulse`).
 //! Normal balancing uses the same settings: where it has work to do they are left alone, and where
 //! it has none it is switched off meanwhile (`marking::is_for_normal_balancing`).
 
 use std::path::{Path, PathBuf};
 
-use pghot_engine::marking;
+use pghot_engine::marking::{self, Visits};
+use pghot_engine::pulse;
 use pghot_events::event;
 
 use crate::knobs::{Knobs, KnobsError, Settings};
@@ -27,6 +29,9 @@ use crate::topology::read_list;
 const NORMAL: u32 = 1;
 /// NUMA_BALANCING_MEMORY_TIERING: mark lower-tier pages and promote.
 const TIERING: u32 = 2;
+
+/// In a pulse: pages that are touched so soon after their marks, as kernels have it.
+const PULSE_THRESHOLD_MS: u64 = 1000;
 
 /// One setting and the values it is taken through.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,8 +96,10 @@ pub fn plan(root: &SysRoot) -> Result<Vec<Step>, KnobsError> {
     }
     let kept = kept(root, present);
     if kept == 0 && is_there(&paths.scan_delay)? && is_there(&paths.scan_size)? {
-        steps.push(step(paths.scan_delay, &marking::DELAY_MS.to_string()));
-        steps.push(step(paths.scan_size, &marking::START_SIZE_MB.to_string()));
+        let set = |path, value: u64| step(path, &value.to_string());
+        steps.push(set(paths.scan_delay, marking::DELAY_MS));
+        steps.push(set(paths.scan_period_min, pulse::PERIOD_MIN_MS));
+        steps.push(set(paths.scan_size, marking::START_SIZE_MB));
     }
     // Last, so that not one page is promoted between two writes.
     let values = balancing_values(present, kept)
@@ -124,7 +131,11 @@ fn left_over(root: &SysRoot) -> Vec<(PathBuf, String)> {
     }
     if is_at(&paths.scan_delay, &marking::DELAY_MS.to_string()) {
         left.push((paths.scan_delay, "1000".to_owned()));
+        left.push((paths.scan_period_min, "1000".to_owned()));
         left.push((paths.scan_size, "256".to_owned()));
+    }
+    if is_at(&paths.scan_period_max, &marking::DELAY_MS.to_string()) {
+        left.push((paths.scan_period_max, "60000".to_owned()));
     }
     if is_tiering {
         left.push((paths.balancing, (balancing & !TIERING).to_string()));
@@ -171,13 +182,49 @@ pub fn tiering_without_kernel_promotion(knobs: &mut Knobs) -> Result<Vec<Step>, 
     Ok(steps)
 }
 
-/// Has the scanner mark so many MB at a visit. Returns false where [`plan`] leaves that alone.
-pub fn mark(knobs: &mut Knobs, size_mb: u64) -> Result<bool, KnobsError> {
-    let scan_size = Settings::new(knobs.root()).scan_size;
-    match knobs.changed().contains(&scan_size) {
-        true => knobs.set(&scan_size, &size_mb.to_string()).map(|()| true),
-        false => Ok(false),
+/// Tells the scanner how to mark. Returns false where [`plan`] leaves that alone.
+pub fn mark(knobs: &mut Knobs, visits: Visits) -> Result<bool, KnobsError> {
+    let paths = Settings::new(knobs.root());
+    if !knobs.changed().contains(&paths.scan_size) {
+        return Ok(false);
     }
+    let was_pulse = knobs.changed().contains(&paths.scan_period_max);
+    if was_pulse && !visits.is_pulse {
+        end_pulse(knobs, &paths)?;
+    }
+    knobs.set(&paths.scan_size, &visits.size_mb.to_string())?;
+    if visits.is_pulse && !was_pulse {
+        begin_pulse(knobs, &paths)?;
+    }
+    Ok(true)
+}
+
+/// Lets the kernel promote a little, and has it reckon periods anew. What fails is put back.
+fn begin_pulse(knobs: &mut Knobs, paths: &Settings) -> Result<(), KnobsError> {
+    let mut begin = || {
+        knobs.set(&paths.scan_period_max, &marking::DELAY_MS.to_string())?;
+        if is_there(&paths.hot_threshold)? {
+            knobs.set(&paths.hot_threshold, &PULSE_THRESHOLD_MS.to_string())?;
+        }
+        knobs.set(&paths.rate_limit, &pulse::PULSE_MB_PER_S.to_string())
+    };
+    let begun = begin();
+    if begun.is_err() {
+        // The first failure is the cause.
+        let _ = end_pulse(knobs, paths);
+    }
+    begun
+}
+
+/// First of all that the kernel promotes nothing.
+fn end_pulse(knobs: &mut Knobs, paths: &Settings) -> Result<(), KnobsError> {
+    let limited = knobs.set(&paths.rate_limit, "0");
+    let threshold = match is_there(&paths.hot_threshold)? {
+        true => knobs.set(&paths.hot_threshold, "0"),
+        false => Ok(()),
+    };
+    let period = knobs.put_back_one(&paths.scan_period_max);
+    limited.and(threshold).and(period)
 }
 
 /// Turns hint faults on the lower tier off again, so that the kernel promotes nothing in them.

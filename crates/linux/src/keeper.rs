@@ -12,6 +12,7 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{io, thread};
 
+use pghot_engine::marking::Visits;
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 use rustix::process::{Pid, WaitOptions, waitpid};
 
@@ -98,9 +99,9 @@ impl Keeper {
         self.ask(Request::StandBy).map(drop)
     }
 
-    /// Has the scanner mark so many MB at a visit; false where that is not for pghot to say.
-    pub fn mark(&self, size_mb: u64) -> Result<bool, KeeperError> {
-        match self.ask(Request::Mark { size_mb })? {
+    /// Tells the scanner how to mark; false where that is not for pghot to say.
+    pub fn mark(&self, visits: Visits) -> Result<bool, KeeperError> {
+        match self.ask(Request::Mark(visits))? {
             Answer::Marks(is_ours) => Ok(is_ours),
             _ => Err(KeeperError::Gone),
         }

@@ -251,6 +251,16 @@ impl Knobs {
         self.roll_back(0)
     }
 
+    /// Puts one setting back; it is then as if this process had never changed it.
+    pub(crate) fn put_back_one(&mut self, path: &Path) -> Result<(), KnobsError> {
+        let Some(index) = self.state.knobs.iter().position(|knob| knob.path == path) else {
+            return Ok(());
+        };
+        put_back(&self.state.knobs[index])?;
+        self.state.knobs.remove(index);
+        self.state.save(&self.state_path)
+    }
+
     /// Number of settings changed so far; a point to [`Knobs::roll_back`] to.
     pub(crate) fn mark(&self) -> usize {
         self.state.knobs.len()

@@ -33,4 +33,4 @@ pub mod watermarks;
 pub use host::{Host, HostError};
 pub use moving::{process_cpu, thread_cpu};
 pub use reclaimer::Reclaimer;
-pub use root::{ReadError, SysRoot};
+pub use root::{PROC, ReadError, SysRoot};

@@ -2,14 +2,18 @@
 //! docs/install.md gives a reason for.
 
 use std::ffi::CString;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 
 use rustix::process::{Gid, Resource, Rlimit, Uid, geteuid, setrlimit};
 use rustix::thread::{
-    CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_keep_capabilities,
-    set_no_new_privs, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
+    CapabilitySet, CapabilitySets, LinkNameSpaceType, capabilities, move_into_link_name_space,
+    set_capabilities, set_keep_capabilities, set_no_new_privs, set_thread_groups,
+    set_thread_res_gid, set_thread_res_uid,
 };
+
+use crate::SysRoot;
 
 /// The user of a package. Where there is none, the daemon goes on as root.
 pub const DEFAULT_USER: &str = "pghot";
@@ -38,6 +42,12 @@ pub enum RightsError {
     /// A user that was asked for by name.
     #[error("there is no user `{0}`: create it, or set `user` to one that there is")]
     NoUser(String),
+    /// A container's own control groups.
+    #[error(
+        "cannot leave the container's control groups for the host's: {0}; give it CAP_SYS_ADMIN \
+         and the host's processes"
+    )]
+    ControlGroups(io::Error),
     /// The kernel refused.
     #[error(
         "cannot become the user `{user}`: {source}; a service needs CAP_SETUID and CAP_SETGID for \
@@ -89,6 +99,16 @@ pub fn drop_to(user: &str) -> Result<(), RightsError> {
         keep_capabilities(kept).map_err(refused)?;
     }
     set_no_new_privs(true).map_err(|error| refused(error.into()))
+}
+
+/// Has a thread see control groups as the host does: in a container their paths begin at its own.
+pub fn join_control_groups(root: &SysRoot) -> Result<(), RightsError> {
+    let namespace = File::open(root.proc.join("1/ns/cgroup"));
+    let joined = namespace.and_then(|it| {
+        let kind = Some(LinkNameSpaceType::ControlGroup);
+        Ok(move_into_link_name_space(it.as_fd(), kind)?)
+    });
+    joined.map_err(RightsError::ControlGroups)
 }
 
 /// What the unit does for a service, for one that is started by hand: the last to be killed when
@@ -147,4 +167,37 @@ fn find(name: &str) -> Option<User> {
         uid: Uid::from_raw(entry.pw_uid),
         gid: Gid::from_raw(entry.pw_gid),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_thread_in_control_groups_of_its_own_joins_the_host() {
+        let own = format!("/proc/{}/ns/cgroup", std::process::id());
+        let dir = tempfile::tempdir().unwrap();
+        let root = SysRoot::under(dir.path());
+        std::fs::create_dir_all(root.proc.join("1/ns")).unwrap();
+        symlink(&own, root.proc.join("1/ns/cgroup")).unwrap();
+        let thread = std::thread::spawn(move || {
+            let namespace = |of: &str| std::fs::read_link(of).unwrap();
+            let this = "/proc/thread-self/ns/cgroup";
+            // SAFETY: of this thread alone, the view of control groups changes.
+            let left = unsafe { libc::unshare(libc::CLONE_NEWCGROUP) } == 0;
+            assert_eq!(left, namespace(this) != namespace(&own));
+            let joined = join_control_groups(&root);
+            match geteuid().is_root() {
+                true => {
+                    assert!(left);
+                    joined.unwrap();
+                    assert_eq!(namespace(this), namespace(&own));
+                }
+                false => assert!(joined.unwrap_err().to_string().contains("CAP_SYS_ADMIN")),
+            }
+        });
+        thread.join().unwrap();
+    }
 }

@@ -19,11 +19,15 @@ pub struct SysRoot {
 impl Default for SysRoot {
     fn default() -> Self {
         Self {
-            proc: "/proc".into(),
+            proc: std::env::var_os(PROC).map_or("/proc".into(), PathBuf::from),
             sys: "/sys".into(),
         }
     }
 }
+
+/// Names the host's `/proc` where the own one cannot be written, as in a container that is not
+/// privileged.
+pub const PROC: &str = "PGHOT_PROC";
 
 impl SysRoot {
     /// A tree with `proc` and `sys` directories below `dir`.

@@ -7,12 +7,17 @@
 //!
 //! | module | job |
 //! |---|---|
+//! | [`columns`] | tables on disk, in Parquet with a checksum |
 //! | [`file`] | profiles on disk: a header, a checksum, and the profile by `postcard` |
 //! | [`grid`] | a process's accesses by memory and time, as a heatmap draws them |
+//! | [`table`] | profiles of many hosts as one table |
 //! | [`touched`] | sets of pages, as runs |
 
+pub mod columns;
 pub mod file;
 pub mod grid;
+mod seal;
+pub mod table;
 pub mod touched;
 mod v1;
 mod v2;
@@ -23,6 +28,9 @@ pub use touched::Touched;
 
 /// Base pages of a block: 2 MiB, what one lowest page table maps, or one huge page.
 pub const BLOCK_PAGES: u32 = 512;
+
+/// Base pages of a MiB.
+const PAGES_PER_MIB: u64 = 256;
 
 /// Blocks of one process: page numbers have 32 bits, which are 16 TiB.
 pub const BLOCKS_MAX: u32 = (1 << 23) - 1;
@@ -140,7 +148,33 @@ impl Profile {
     }
 }
 
+/// How much memory a process has and uses.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct WorkingSet {
+    /// Memory in which it ever had a page, in MiB.
+    pub memory_mib: u64,
+    /// Touched in a second, in MiB; in an interval each page counts once.
+    pub touched_mib_per_s: f64,
+    /// CPUs that it kept busy.
+    pub cpus: f64,
+}
+
 impl Process {
+    /// How much memory it has and uses, over all intervals in which it was looked at.
+    pub fn working_set(&self, interval_ms: u32) -> WorkingSet {
+        // Divided by no constant but a power of two: some programs that compute the same by SQL
+        // multiply by the reciprocal, and would differ in the last bit.
+        let interval_ms = f64::from(interval_ms);
+        let seen = self.intervals.len().max(1) as f64;
+        let touched: u64 = self.intervals.iter().map(|it| it.touched.pages()).sum();
+        let cpu_us: u64 = self.intervals.iter().map(|it| it.cpu_us).sum();
+        WorkingSet {
+            memory_mib: u64::from(self.blocks) * u64::from(BLOCK_PAGES) / PAGES_PER_MIB,
+            touched_mib_per_s: touched as f64 * 1000.0 / seen / interval_ms / PAGES_PER_MIB as f64,
+            cpus: cpu_us as f64 * 1e-3 / seen / interval_ms,
+        }
+    }
+
     /// One past its last page number.
     pub fn pages(&self) -> u32 {
         self.blocks.min(BLOCKS_MAX) * BLOCK_PAGES

@@ -1,5 +1,5 @@
-//! Writes a made profile of so many GiB, to measure `pghot advise` with: four processes, each with a
-//! tenth of its memory in use all the time, half of the pages of it, and a window that moves on.
+//! Writes a made profile of so many GiB, to measure `pghot advise` with: four processes, each with
+//! a tenth of its memory in use all the time, half of the pages of it, and a window that moves on.
 //!
 //! ```text
 //! cargo run --release -p pghot-sim --example large_profile -- 256 large.profile

@@ -5,10 +5,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-/// What `run` makes of each item, in the order of the items, whichever thread was first; `progress`
-/// is told how many are done.
+/// As [`each_of`], on all CPUs.
 pub fn each<T: Sync, R: Send>(
     items: &[T],
+    run: impl Fn(&T) -> R + Sync,
+    progress: &(dyn Fn(usize) + Sync),
+) -> Vec<R> {
+    each_of(items, None, run, progress)
+}
+
+/// What `run` makes of each item, in the order of the items, whichever thread was first; `progress`
+/// is told how many are done. At most `jobs` run at the same time, or as many as there are CPUs.
+pub fn each_of<T: Sync, R: Send>(
+    items: &[T],
+    jobs: Option<NonZero<usize>>,
     run: impl Fn(&T) -> R + Sync,
     progress: &(dyn Fn(usize) + Sync),
 ) -> Vec<R> {
@@ -26,7 +36,8 @@ pub fn each<T: Sync, R: Send>(
             progress(results.len());
         }
     };
-    let threads = thread::available_parallelism().map_or(1, NonZero::get);
+    let jobs = jobs.or_else(|| thread::available_parallelism().ok());
+    let threads = jobs.map_or(1, NonZero::get);
     thread::scope(|scope| {
         for _ in 0..threads.min(items.len()) {
             scope.spawn(work);
@@ -50,6 +61,14 @@ mod tests {
         });
         assert_eq!(doubled, (0..100).map(|item| 2 * item).collect::<Vec<_>>());
         assert_eq!(told.into_inner(), 100);
+        let alone = each_of(
+            &items,
+            NonZero::new(1),
+            |item| (*item, thread::current().id()),
+            &|_| {},
+        );
+        assert!(alone.windows(2).all(|pair| pair[0].1 == pair[1].1));
+        assert!(alone.windows(2).all(|pair| pair[0].0 < pair[1].0));
         assert!(each(&[], |item: &u32| *item, &|_| {}).is_empty());
     }
 }

@@ -33,7 +33,9 @@ files="/proc/sys/kernel/numa_balancing
     /proc/sys/kernel/numa_balancing_promote_rate_limit_MBps
     /sys/kernel/debug/sched/numa_balancing/hot_threshold_ms
     /sys/kernel/debug/sched/numa_balancing/scan_delay_ms
-    /sys/kernel/debug/sched/numa_balancing/scan_size_mb"
+    /sys/kernel/debug/sched/numa_balancing/scan_size_mb
+    /sys/kernel/debug/sched/numa_balancing/scan_period_min_ms
+    /sys/kernel/debug/sched/numa_balancing/scan_period_max_ms"
 now() { read up rest </proc/uptime; now=${up%.*}${up#*.}; }
 now; began=$now
 kill -"$3" "$1"
@@ -44,7 +46,7 @@ now; echo $((10 * (now - began)))
 "#;
 
 /// Sends the daemon a signal; all settings must be as they were within a second.
-pub fn puts_back_in_time(vm: &Vm, pid: i32, signal: &str, original: &[String; 5]) -> Result<()> {
+pub fn puts_back_in_time(vm: &Vm, pid: i32, signal: &str, original: &[String; 7]) -> Result<()> {
     let (pid, wanted) = (pid.to_string(), original.join(" "));
     let kill = ["sh", "-c", KILL_AND_WAIT, "sh", &pid, &wanted, signal];
     let output = vm.exec(&kill)?.success().with_context(|| {

@@ -234,7 +234,7 @@ impl LowerTier {
 }
 
 /// The settings of the kernel that pghot changes, as they are now.
-pub fn kernel_settings(vm: &Vm) -> Result<[String; 5]> {
+pub fn kernel_settings(vm: &Vm) -> Result<[String; 7]> {
     let read = |path| -> Result<String> { Ok(vm.read(path)?.trim().to_owned()) };
     Ok([
         read("/proc/sys/kernel/numa_balancing")?,
@@ -242,5 +242,7 @@ pub fn kernel_settings(vm: &Vm) -> Result<[String; 5]> {
         read("/sys/kernel/debug/sched/numa_balancing/hot_threshold_ms")?,
         read("/sys/kernel/debug/sched/numa_balancing/scan_delay_ms")?,
         read("/sys/kernel/debug/sched/numa_balancing/scan_size_mb")?,
+        read("/sys/kernel/debug/sched/numa_balancing/scan_period_min_ms")?,
+        read("/sys/kernel/debug/sched/numa_balancing/scan_period_max_ms")?,
     ])
 }

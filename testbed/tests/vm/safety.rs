@@ -85,14 +85,15 @@ const BALANCING: &str = "/proc/sys/kernel/numa_balancing";
 /// A host that balances between sockets goes on doing so: 1 becomes 3, and 1 again.
 fn settings_go_back_at_exit(ctx: &mut Ctx) -> Result<()> {
     for (before, during, scans) in [
-        ("1", "3", ["1000", "256"]),
-        ("0", "2", ["25", "16"]),
-        ("2", "2", ["25", "16"]),
+        ("1", "3", ["1000", "256", "1000"]),
+        ("0", "2", ["25", "16", "100"]),
+        ("2", "2", ["25", "16", "100"]),
     ] {
         ctx.vm.write(BALANCING, before)?;
         let original = kernel_settings(&ctx.vm)?;
         let daemon = Daemon::start(&ctx.vm, &[])?;
-        let changed = [during, "0", "0", scans[0], scans[1]].map(str::to_owned);
+        let [delay, size, period] = scans;
+        let changed = [during, "0", "0", delay, size, period, "60000"].map(str::to_owned);
         ensure!(kernel_settings(&ctx.vm)? == changed);
         daemon.stop()?;
         ensure!(

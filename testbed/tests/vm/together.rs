@@ -149,7 +149,7 @@ fn one_reader(ctx: &mut Ctx) -> Result<()> {
 }
 
 /// BPF programs that are loaded, perf events, sockets below /run/pghot: what a source may leave.
-fn traces(vm: &Vm, daemon: &Daemon) -> Result<(usize, usize, [String; 5])> {
+fn traces(vm: &Vm, daemon: &Daemon) -> Result<(usize, usize, [String; 7])> {
     let (mut programs, mut events) = (0, 0);
     let dir = format!("/proc/{}/fdinfo", daemon.pid());
     for fd in vm.list(&dir)? {

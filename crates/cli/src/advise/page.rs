@@ -210,7 +210,9 @@ fn changes(advice: &Advice) -> Markup {
                 }
             }
         }
-        p.quiet { "In percent of the working set. The search goes on from the answer for a few runs." }
+        p.quiet {
+            "In percent of the working set. The search goes on from the answer for a few runs."
+        }
     }
 }
 
@@ -282,7 +284,8 @@ fn how() -> Markup {
             "Modelled. The slowdown is that of the same work against everything in the top tier; "
             "what the top tier loses, the lower tier gains. The working set is all memory that was "
             "accessed. An interval is the root of the sum of the squares of three: other seeds, a "
-            "lower tier " (LATENCY_BAND) " times as far or as near, and the model's published error, "
+            "lower tier " (LATENCY_BAND) " times as far or as near, and the model's published "
+            "error, "
             "by which the lower tier serves more or fewer accesses, by a factor of "
             (factors.join(", ")) "."
         }

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use pghot_engine::marking::Visits;
 use pghot_linux::knobs::Foreign;
 
 use super::*;
@@ -124,7 +125,8 @@ fn the_scanner_is_told_again_once_it_may_have_been_told_otherwise() {
     let dir = tempfile::tempdir().unwrap();
     let (shared, watched) = daemon(dir.path());
     let told = |size_mb| {
-        lock(&shared.sources).mark(size_mb);
+        let is_pulse = false;
+        lock(&shared.sources).mark(Visits { size_mb, is_pulse });
         std::mem::take(&mut *lock(&watched.marked_mb))
     };
     assert_eq!(told(64), [64]);

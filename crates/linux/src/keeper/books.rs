@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pghot_engine::marking;
+use pghot_engine::marking::{self, Visits};
 use pghot_events::event;
 use rustix::event::{PollFd, PollFlags, poll};
 
@@ -76,10 +76,10 @@ impl Books {
                 tiering_off(knobs)?;
                 Answer::Done
             }
-            Request::Mark { size_mb } if marking::SIZES_MB.contains(&size_mb) => {
-                Answer::Marks(mark(knobs, size_mb)?)
+            Request::Mark(visits) if marking::SIZES_MB.contains(&visits.size_mb) => {
+                Answer::Marks(mark(knobs, visits)?)
             }
-            Request::Mark { size_mb } => {
+            Request::Mark(Visits { size_mb, .. }) => {
                 Answer::Refused(format!("{size_mb} MB is no size to mark at a visit"))
             }
             Request::Foreign => Answer::Foreign(knobs.foreign()),

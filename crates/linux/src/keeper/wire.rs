@@ -10,13 +10,15 @@ use rustix::net::{
 };
 use serde::{Deserialize, Serialize};
 
+use pghot_engine::marking::Visits;
+
 use crate::knobs::{Foreign, Restored};
 
 /// How long the keeper may take: it writes a few files of the kernel. One that does not answer is
 /// as good as dead.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
-/// More than any message: of the longest one, five settings with their paths and values.
+/// More than any message: of the longest one, seven settings with their paths and values.
 const MESSAGE_BYTES: usize = 16 << 10;
 
 /// What the daemon may ask for. Each is answered by one [`Answer`].
@@ -28,8 +30,8 @@ pub(super) enum Request {
     TakeFaults,
     /// Have it take none, so that it promotes nothing in them; the other settings stay.
     StandBy,
-    /// Have its scanner mark so many MB at a visit.
-    Mark { size_mb: u64 },
+    /// Tell its scanner how to mark.
+    Mark(Visits),
     /// What has somebody else changed since?
     Foreign,
     /// Put everything back; more may be set later.

@@ -1,4 +1,4 @@
-//! The kernel settings that pghot changes: these five, and no others.
+//! The kernel settings that pghot changes: these seven, and no others.
 
 use std::path::{Path, PathBuf};
 
@@ -13,8 +13,11 @@ pub(crate) struct Settings {
     pub rate_limit: PathBuf,
     /// How soon after its mark a fault must come, for the kernel to promote.
     pub hot_threshold: PathBuf,
-    /// Between two of the scanner's visits.
+    /// Until the scanner's first visit of a thread; a new thread's period, too.
     pub scan_delay: PathBuf,
+    /// Limits of the period, with which the kernel reckons it anew.
+    pub scan_period_min: PathBuf,
+    pub scan_period_max: PathBuf,
     /// How much it marks at a visit.
     pub scan_size: PathBuf,
 }
@@ -28,6 +31,8 @@ impl Settings {
             rate_limit: root.sysctl("kernel.numa_balancing_promote_rate_limit_MBps"),
             hot_threshold: debugfs.join("hot_threshold_ms"),
             scan_delay: debugfs.join("scan_delay_ms"),
+            scan_period_min: debugfs.join("scan_period_min_ms"),
+            scan_period_max: debugfs.join("scan_period_max_ms"),
             scan_size: debugfs.join("scan_size_mb"),
         }
     }
@@ -39,6 +44,8 @@ impl Settings {
             &self.rate_limit,
             &self.hot_threshold,
             &self.scan_delay,
+            &self.scan_period_min,
+            &self.scan_period_max,
             &self.scan_size,
         ];
         // Of the text: paths are also equal that are spelt in other ways.

@@ -15,10 +15,8 @@ fn strange_files(host: &Host) -> Vec<PathBuf> {
         host.tree.proc("sys/kernel/core_pattern", "0\n"),
         host.tree.proc("sys/vm/numa_balancing", "0\n"),
         host.tree.sys("kernel/mm/lru_gen/enabled", "0\n"),
-        host.tree.sys(
-            "kernel/debug/sched/numa_balancing/scan_period_max_ms",
-            "0\n",
-        ),
+        host.tree
+            .sys("kernel/debug/sched/numa_balancing/features", "0\n"),
         host.tree.dir().join("file"),
     ];
     fs::write(&made[4], "0\n").expect("a file");

@@ -3,6 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
+use pghot_engine::marking::Visits;
 use pghot_linux::keeper::{Keeper, KeeperError};
 
 use crate::knobs::Host;
@@ -40,7 +41,11 @@ fn it_does_what_is_asked_and_tells_what_others_did() {
     fs::write(host.tree.root.sys.join("devices/system/node/has_cpu"), "0").unwrap();
     let keeper = keeper(&host);
     keeper.take_faults().unwrap();
-    assert!(keeper.mark(64).unwrap());
+    let mark = |size_mb| {
+        let is_pulse = false;
+        keeper.mark(Visits { size_mb, is_pulse })
+    };
+    assert!(mark(64).unwrap());
     assert_eq!(fs::read_to_string(&host.scan_size).unwrap().trim(), "64");
     keeper.stand_by().unwrap();
     assert_eq!(host.values(), ["0", "0", "0"]);
@@ -49,7 +54,7 @@ fn it_does_what_is_asked_and_tells_what_others_did() {
     let foreign = keeper.foreign().unwrap();
     assert_eq!((foreign.len(), foreign[0].present.as_str()), (1, "7"));
     // Theirs stays.
-    assert_eq!(keeper.put_back().unwrap().len(), 5);
+    assert_eq!(keeper.put_back().unwrap().len(), 6);
     assert_eq!(host.values(), ["0", "7", "1000"]);
 }
 
@@ -59,7 +64,8 @@ fn what_is_out_of_range_or_too_late_is_refused() {
     let keeper = keeper(&host);
     keeper.take_faults().unwrap();
     for size_mb in [0, 129, 256, u64::MAX] {
-        let refused = keeper.mark(size_mb);
+        let is_pulse = true;
+        let refused = keeper.mark(Visits { size_mb, is_pulse });
         assert!(matches!(refused, Err(KeeperError::Refused(_))), "{size_mb}");
     }
     assert_eq!(keeper.restore().unwrap().len(), 3);

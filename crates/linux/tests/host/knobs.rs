@@ -13,7 +13,7 @@ use crate::fake::{FakeTree, content};
 
 const RATE_LIMIT: &str = "kernel.numa_balancing_promote_rate_limit_MBps";
 
-/// A fake machine with the three settings of hint faults, and this process running on it.
+/// A fake machine with the settings of hint faults, and this process running on it.
 pub struct Host {
     pub tree: FakeTree,
     pub state: PathBuf,
@@ -21,6 +21,8 @@ pub struct Host {
     pub rate_limit: PathBuf,
     pub hot_threshold: PathBuf,
     pub scan_delay: PathBuf,
+    pub scan_period_min: PathBuf,
+    pub scan_period_max: PathBuf,
     pub scan_size: PathBuf,
 }
 
@@ -35,6 +37,8 @@ impl Host {
         };
         let hot_threshold = debugfs("hot_threshold_ms", "1000\n");
         let scan_delay = debugfs("scan_delay_ms", "1000\n");
+        let scan_period_min = debugfs("scan_period_min_ms", "1000\n");
+        let scan_period_max = debugfs("scan_period_max_ms", "60000\n");
         let scan_size = debugfs("scan_size_mb", "256\n");
         let state = tree.dir().join("run/pghot/state.json");
         let host = Self {
@@ -44,10 +48,23 @@ impl Host {
             rate_limit,
             hot_threshold,
             scan_delay,
+            scan_period_min,
+            scan_period_max,
             scan_size,
         };
         host.process("S", 5000);
         host
+    }
+
+    /// What the scanner is told: delay, shortest and longest period, size.
+    pub fn scanner(&self) -> [String; 4] {
+        [
+            &self.scan_delay,
+            &self.scan_period_min,
+            &self.scan_period_max,
+            &self.scan_size,
+        ]
+        .map(|path| content(path))
     }
 
     /// What /proc says about this process; a command name made to confuse.
@@ -109,23 +126,6 @@ fn plan_ends_with_the_tiering_bit() {
     );
 }
 
-#[test]
-fn visits_are_small_and_frequent_unless_normal_balancing_needs_them() {
-    for (balancing, at_once, later) in [("2", ["25", "16"], "4"), ("3", ["1000", "256"], "256")] {
-        let host = Host::new(balancing);
-        let mut knobs = host.running();
-        assert_eq!(
-            [&host.scan_delay, &host.scan_size].map(|path| content(path)),
-            at_once
-        );
-        assert_eq!(mark(&mut knobs, 4).unwrap(), later == "4");
-        assert_eq!(content(&host.scan_size), later);
-        knobs.restore().unwrap();
-        let restored = [&host.scan_delay, &host.scan_size].map(|path| content(path));
-        assert_eq!(restored, ["1000", "256"], "{balancing}");
-    }
-}
-
 /// Normal balancing moves pages between nodes with CPUs.
 #[test]
 fn normal_balancing_ends_where_all_cpus_are_on_one_node() {
@@ -134,7 +134,10 @@ fn normal_balancing_ends_where_all_cpus_are_on_one_node() {
         host.tree.sys("devices/system/node/has_cpu", with_cpus);
         let mut knobs = host.running();
         assert_eq!(content(&host.balancing), running, "{with_cpus}");
-        assert_eq!(mark(&mut knobs, 4).unwrap(), running == "2");
+        assert_eq!(
+            mark(&mut knobs, crate::scanner::visits(4)).unwrap(),
+            running == "2"
+        );
         tiering_off(&mut knobs).unwrap();
         assert_eq!(content(&host.balancing), standing_by, "{with_cpus}");
         knobs.restore().unwrap();
@@ -146,7 +149,7 @@ fn normal_balancing_ends_where_all_cpus_are_on_one_node() {
 #[test]
 fn set_and_restore_for_every_mode() {
     for (original, running, settings) in
-        [("0", "2", 5), ("1", "3", 3), ("2", "2", 5), ("3", "3", 3)]
+        [("0", "2", 6), ("1", "3", 3), ("2", "2", 6), ("3", "3", 3)]
     {
         let host = Host::new(original);
         let mut knobs = host.running();
@@ -427,7 +430,7 @@ fn what_cannot_be_put_back_stays_on_record() {
             .iter()
             .filter(|k| matches!(k.outcome, RestoreOutcome::Failed(_)))
             .count(),
-        3
+        4
     );
     assert!(matches!(
         knobs.restore().unwrap()[0].outcome,

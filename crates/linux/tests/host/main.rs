@@ -8,6 +8,7 @@ mod knobs;
 mod mover;
 mod probe;
 mod reclaimer;
+mod scanner;
 mod topology;
 mod vmstat;
 mod watermarks;

@@ -50,7 +50,41 @@ pub fn changes(
     let subject = runner.subject;
     let chosen = Limit::of(subject, verdict.system());
     let pghot = Limit::of(subject, "pghot");
-    let misses = |factor: f64| match (subject.is_recorded(), factor < 1.0) {
+    let tasks = tasks(subject.is_recorded(), &chosen, &pghot);
+    let answer_of = |system: &str| {
+        let place = SYSTEMS.iter().position(|name| *name == system)?;
+        answers.get(place).copied().flatten()
+    };
+    let max = subject.points_max();
+    let tried = parallel::each(
+        &tasks,
+        |(what, limit)| -> Result<Option<Change>, Error> {
+            let Some(answer) = answer_of(limit.system) else {
+                return Ok(None);
+            };
+            let found = runner.near(limit, answer, RUNS)?;
+            Ok(Some(Change {
+                what: what.clone(),
+                system: limit.system.to_owned(),
+                top: found.map(|percent| Size {
+                    mib: subject.mib_of(percent),
+                    percent,
+                }),
+                by_percent: i64::from(found.unwrap_or(max)) - i64::from(answer),
+            }))
+        },
+        &|_| (),
+    );
+    let tried: Vec<Option<Change>> = tried.into_iter().collect::<Result<_, _>>()?;
+    let mut changes: Vec<Change> = tried.into_iter().flatten().collect();
+    // In the order above where they are equal.
+    changes.sort_by_key(|change| std::cmp::Reverse(change.by_percent.abs()));
+    Ok(changes)
+}
+
+/// What is tried, in words: first what is assumed, then settings.
+fn tasks(is_recorded: bool, chosen: &Limit, pghot: &Limit) -> Vec<(String, Limit)> {
+    let misses = |factor: f64| match (is_recorded, factor < 1.0) {
         (true, true) => "half as many misses a second (--misses)",
         (true, false) => "twice as many misses a second (--misses)",
         (false, true) => "twice the time between two misses (machine.costs.compute_ns)",
@@ -84,33 +118,5 @@ pub fn changes(
             },
         ));
     }
-    let answer_of = |system: &str| {
-        let place = SYSTEMS.iter().position(|name| *name == system)?;
-        answers.get(place).copied().flatten()
-    };
-    let max = subject.points_max();
-    let tried = parallel::each(
-        &tasks,
-        |(what, limit)| -> Result<Option<Change>, Error> {
-            let Some(answer) = answer_of(limit.system) else {
-                return Ok(None);
-            };
-            let found = runner.near(limit, answer, RUNS)?;
-            Ok(Some(Change {
-                what: what.clone(),
-                system: limit.system.to_owned(),
-                top: found.map(|percent| Size {
-                    mib: subject.mib_of(percent),
-                    percent,
-                }),
-                by_percent: i64::from(found.unwrap_or(max)) - i64::from(answer),
-            }))
-        },
-        &|_| (),
-    );
-    let tried: Vec<Option<Change>> = tried.into_iter().collect::<Result<_, _>>()?;
-    let mut changes: Vec<Change> = tried.into_iter().flatten().collect();
-    // In the order above where they are equal.
-    changes.sort_by_key(|change| std::cmp::Reverse(change.by_percent.abs()));
-    Ok(changes)
+    tasks
 }

@@ -88,8 +88,8 @@ fn doubts(profile: &Profile, seconds: f64, idle: f64, lost: f64) -> Vec<String> 
     }
     if idle > IDLE_SHARE_FEW {
         doubts.push(format!(
-            "The programs used no CPU in {:.0} % of the intervals, so the interval is wider: record \
-             at the load that they are to be sized for.",
+            "The programs used no CPU in {:.0} % of the intervals, so the interval is wider: \
+             record at the load that they are to be sized for.",
             idle * 100.0
         ));
     }

@@ -13,8 +13,8 @@
 //! Sizes are in points: hundredths of the working set, which is all memory that is accessed. The
 //! slowdown is that of the work against everything in the top tier. The interval has three
 //! parts, which have nothing to do with each other: other seeds, a lower tier that is nearer or
-//! further ([`interval::LATENCY_BAND`]), and the model's own error: the accesses that the lower tier
-//! serves may be more or fewer by [`interval::MODEL_FACTORS`].
+//! further ([`interval::LATENCY_BAND`]), and the model's own error: the accesses that the lower
+//! tier serves may be more or fewer by [`interval::MODEL_FACTORS`].
 
 pub mod change;
 pub mod fit;

@@ -1,47 +1,49 @@
 //! Many runs of one scenario: other sizes of the top tier, other settings, other seeds, on all
 //! CPUs.
 
-#[cfg(feature = "parquet")]
 pub mod parquet;
+mod plan;
 pub mod report;
+pub mod shard;
+#[cfg(test)]
+mod shard_tests;
+
+use std::num::NonZero;
 
 use pghot_workloads::spread::median;
 use serde::Serialize;
 
 use crate::Error;
-use crate::parallel;
-use crate::run::Simulation;
+use crate::run::{Run, Simulation};
 use crate::scenario::Scenario;
-use crate::systems::{self, Setting};
+use plan::Point;
+use shard::{Merged, Shard};
 
-/// The most runs of one sweep.
-const RUNS_MAX: usize = 100_000;
+pub use plan::Plan;
 
-/// What is varied. Every combination is run.
+/// A scenario, and what is varied of it.
 #[derive(Debug, Clone)]
 pub struct Sweep {
-    /// The scenario that everything starts from.
+    /// The scenario that everything starts from; seeds go on from its own.
     pub scenario: Scenario,
-    /// The systems.
-    pub systems: Vec<String>,
-    /// Values of a system's settings: `(system, name, values)`.
-    pub settings: Vec<(String, String, Vec<String>)>,
-    /// The top tier's size, in percent of the scenario's; what it loses the lower tier gains.
-    pub top_percents: Vec<u32>,
-    /// Runs of each, with seeds from the scenario's on.
-    pub seeds: u64,
-}
-
-/// A run's place in the sweep.
-#[derive(Debug, Clone, PartialEq)]
-struct Point {
-    system: String,
-    settings: Vec<Setting>,
-    top_percent: u32,
-    seed: u64,
+    /// What is varied.
+    pub plan: Plan,
 }
 
 /// What one run came to.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Outcome {
+    elapsed_s: f64,
+    /// How long it took as far as that compares: see [`Run::work_s`].
+    work_s: f64,
+    near_share: f64,
+    promoted_pages: u64,
+    demoted_pages: u64,
+    daemon_s: f64,
+    stolen_s: f64,
+}
+
+/// What one run came to, beside the run with everything in the top tier.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
     /// The system.
@@ -69,55 +71,13 @@ pub struct Row {
 }
 
 impl Sweep {
-    /// Runs all; `progress` is told how many of how many are done. In the order of the points,
-    /// whichever thread was first.
-    pub fn run(&self, progress: &(dyn Fn(usize, usize) + Sync)) -> Result<Vec<Row>, Error> {
-        let points = self.points()?;
-        let best_s = self.all_near_s()?;
-        let run = |point: &Point| self.run_one(point, best_s);
-        let rows = parallel::each(&points, run, &|done| progress(done, points.len()));
-        rows.into_iter().collect()
-    }
-
-    fn points(&self) -> Result<Vec<Point>, Error> {
-        let mut points = Vec::new();
-        for system in &self.systems {
-            systems::find(system)?;
-            for settings in self.settings_of(system) {
-                for &top_percent in &self.top_percents {
-                    for seed in 0..self.seeds {
-                        points.push(Point {
-                            system: system.clone(),
-                            settings: settings.clone(),
-                            top_percent,
-                            seed: self.scenario.seed.wrapping_add(seed),
-                        });
-                    }
-                }
-            }
-        }
-        match points.len() {
-            0 => Err(Error::field("sweep", "there is nothing to run")),
-            n if n > RUNS_MAX => Err(Error::field(
-                "sweep",
-                format!("{n} runs are more than {RUNS_MAX}"),
-            )),
-            _ => Ok(points),
-        }
-    }
-
-    /// Every combination of the values of a system's settings.
-    fn settings_of(&self, system: &str) -> Vec<Vec<Setting>> {
-        let own = self.settings.iter().filter(|(of, _, _)| of == system);
-        own.fold(vec![Vec::new()], |all, (_, name, values)| {
-            let mut more = Vec::with_capacity(all.len() * values.len());
-            for (value, settings) in values.iter().flat_map(|v| all.iter().map(move |s| (v, s))) {
-                let mut settings = settings.clone();
-                settings.push((name.clone(), value.clone()));
-                more.push(settings);
-            }
-            more
-        })
+    /// Runs all, as [`Sweep::run_shard`] runs a part.
+    pub fn run(
+        &self,
+        jobs: Option<NonZero<usize>>,
+        progress: &(dyn Fn(usize, usize) + Sync),
+    ) -> Result<Merged, Error> {
+        Ok(self.run_shard(Shard::WHOLE, jobs, progress)?.into_whole())
     }
 
     /// The scenario with another size of the top tier. All memory is taken from the top tier first,
@@ -143,9 +103,9 @@ impl Sweep {
         Ok(scenario)
     }
 
-    /// How long it takes if the top tier has room for all.
-    fn all_near_s(&self) -> Result<f64, Error> {
-        let mut scenario = self.sized(100, self.scenario.seed)?;
+    /// The run with a top tier that has room for all.
+    fn run_all_near(&self, point: &Point) -> Result<Outcome, Error> {
+        let mut scenario = self.sized(100, point.seed)?;
         let wanted: u64 = scenario
             .process
             .iter()
@@ -160,32 +120,50 @@ impl Sweep {
             // Twice as much, so that no watermark is in the way.
             node.memory_mib = node.memory_mib.max(2 * wanted + 1024);
         }
-        let run = Simulation::new(&scenario, "none", &[])?.finish(&mut |_, _| {});
-        Ok(run.work_s())
+        let run = Simulation::new(&scenario, &point.system, &[])?.finish(&mut |_, _| {});
+        Ok(Outcome::of(&run))
     }
 
-    fn run_one(&self, point: &Point, best_s: f64) -> Result<Row, Error> {
+    fn run_one(&self, point: &Point) -> Result<Outcome, Error> {
         let scenario = self.sized(point.top_percent, point.seed)?;
         let simulation = Simulation::new(&scenario, &point.system, &point.settings)?;
-        let run = simulation.finish(&mut |_, _| {});
-        let settings: Vec<String> = (point.settings.iter())
-            .map(|(name, value)| format!("{name}={value}"))
-            .collect();
+        Ok(Outcome::of(&simulation.finish(&mut |_, _| {})))
+    }
+}
+
+impl Outcome {
+    fn of(run: &Run) -> Outcome {
         let counters = &run.counters;
-        Ok(Row {
-            system: point.system.clone(),
-            settings: settings.join(" "),
-            top_percent: point.top_percent,
-            seed: point.seed,
+        Outcome {
             elapsed_s: run.elapsed_s,
-            slowdown_percent: (run.work_s() / best_s - 1.0) * 100.0,
+            work_s: run.work_s(),
             near_share: counters.near_accesses as f64 / counters.accesses.max(1) as f64,
             promoted_pages: counters.promoted_pages,
             demoted_pages: counters.demoted_pages,
             daemon_s: counters.daemon_ns * 1e-9,
             stolen_s: counters.stolen_ns * 1e-9,
-        })
+        }
     }
+}
+
+/// The runs of a whole sweep, of which the first is the baseline, as rows.
+fn rows(runs: Vec<shard::Run>) -> Vec<Row> {
+    let mut runs = runs.into_iter();
+    let best_s = runs.next().map_or(f64::NAN, |run| run.outcome.work_s);
+    let row = |run: shard::Run| Row {
+        system: run.system,
+        settings: run.settings,
+        top_percent: run.top_percent,
+        seed: run.seed,
+        elapsed_s: run.outcome.elapsed_s,
+        slowdown_percent: (run.outcome.work_s / best_s - 1.0) * 100.0,
+        near_share: run.outcome.near_share,
+        promoted_pages: run.outcome.promoted_pages,
+        demoted_pages: run.outcome.demoted_pages,
+        daemon_s: run.outcome.daemon_s,
+        stolen_s: run.outcome.stolen_s,
+    };
+    runs.map(row).collect()
 }
 
 /// Runs of one system with the same settings, over the size of the top tier.
@@ -253,7 +231,7 @@ mod tests {
     use super::*;
     use std::path::Path;
 
-    fn sweep() -> Sweep {
+    pub(super) fn sweep() -> Sweep {
         let text = "name = 'x'\nmode = 'statistical'\n[machine]\n[[machine.node]]\n\
             memory_mib = 256\ncpus = 4\nlatency_ns = [100, 300]\n[[machine.node]]\nmemory_mib = \
             512\n\
@@ -261,20 +239,22 @@ mod tests {
             hot = [0.8, 0.9]\nhot_percent = 100\naccesses = 100_000_000\n";
         Sweep {
             scenario: Scenario::parse(text, Path::new("x")).unwrap(),
-            systems: vec!["none".into(), "pghot".into()],
-            settings: vec![(
-                "pghot".into(),
-                "freq_threshold".into(),
-                vec!["1".into(), "2".into()],
-            )],
-            top_percents: vec![25, 50, 100],
-            seeds: 1,
+            plan: Plan {
+                systems: vec!["none".into(), "pghot".into()],
+                settings: vec![(
+                    "pghot".into(),
+                    "freq_threshold".into(),
+                    vec!["1".into(), "2".into()],
+                )],
+                top_percents: vec![25, 50, 100],
+                seeds: 1,
+            },
         }
     }
 
     #[test]
     fn less_fast_memory_is_slower_and_pghot_needs_less_of_it() {
-        let rows = sweep().run(&|_, _| {}).unwrap();
+        let rows = sweep().run(None, &|_, _| {}).unwrap().rows;
         assert_eq!(rows.len(), 9);
         let curves = curves(&rows);
         let labels: Vec<_> = curves.iter().map(|curve| curve.label.as_str()).collect();
@@ -312,22 +292,19 @@ mod tests {
 
     #[test]
     fn a_wrong_sweep_is_named() {
-        let mut wrong = sweep();
-        wrong.systems = vec!["nonsense".into()];
-        assert!(
-            wrong
-                .run(&|_, _| {})
-                .unwrap_err()
-                .to_string()
-                .contains("nonsense")
-        );
-        wrong.systems.clear();
-        assert!(
-            wrong
-                .run(&|_, _| {})
-                .unwrap_err()
-                .to_string()
-                .contains("nothing")
+        let refused = |change: &dyn Fn(&mut Plan), part: &str| {
+            let mut wrong = sweep();
+            change(&mut wrong.plan);
+            let error = wrong.run(None, &|_, _| {}).unwrap_err().to_string();
+            assert!(error.contains(part), "{error}");
+        };
+        refused(&|plan| plan.systems = vec!["nonsense".into()], "nonsense");
+        refused(&|plan| plan.systems.clear(), "nothing");
+        refused(&|plan| plan.seeds = u64::MAX, "more than 100000");
+        let many = ("none".to_owned(), "x".to_owned(), vec!["1".to_owned(); 60]);
+        refused(
+            &|plan| plan.settings = vec![many.clone(); 12],
+            "more than 100000",
         );
     }
 }

@@ -1,7 +1,5 @@
 //! A sweep as CSV, and as one page that works offline: how much of the top tier a slowdown costs.
 
-use std::path::Path;
-
 use maud::{Markup, html};
 use pghot_page::plot::{self, Axis, Chart, round_step};
 use pghot_page::{Colour, key, page as framed};
@@ -9,12 +7,14 @@ use pghot_page::{Colour, key, page as framed};
 use crate::sweep::{Curve, Row};
 
 /// One line a run.
-pub fn write_csv(path: &Path, rows: &[Row]) -> Result<(), csv::Error> {
-    let mut lines = csv::Writer::from_path(path)?;
+pub fn csv(rows: &[Row]) -> Result<Vec<u8>, csv::Error> {
+    let mut lines = csv::Writer::from_writer(Vec::new());
     for row in rows {
         lines.serialize(row)?;
     }
-    Ok(lines.flush()?)
+    lines
+        .into_inner()
+        .map_err(|error| error.into_error().into())
 }
 
 /// How much of the top tier each system needs to stay within a slowdown, one sentence each.

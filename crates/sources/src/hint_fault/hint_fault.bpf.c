@@ -21,12 +21,24 @@ struct vm_fault {
 	pte_t *pte;
 } __attribute__((preserve_access_index));
 
+struct task_struct {
+	unsigned int numa_scan_period; /* in ms */
+} __attribute__((preserve_access_index));
+
+/*
+ * Longer than the periods that pghot gives threads: see crates/engine/src/pulse.rs. The kernel's
+ * own are a second and more.
+ */
+#define SELDOM_MS 250
+
 struct source_stats {
 	struct source_counters common;
 	/* Faults that say at one look that their page is hot. */
 	__u64 quick_faults;
 	/* Those of them that came later, but in a burst. */
 	__u64 burst_faults;
+	/* Of threads that the scanner visits less often than SELDOM_MS. */
+	__u64 seldom_visited_faults;
 	/* By hint_fault_class(). */
 	__u64 fault_times[FAULT_CLASSES];
 };
@@ -88,6 +100,8 @@ int BPF_PROG(hint_fault, struct folio *folio, struct vm_fault *vmf)
 	__u64 pfn = entry_pfn(entry, huge ? PMD_PFN_MASK : PTE_PFN_MASK);
 	__u64 head = pfn & ~((1ull << order) - 1);
 
+	if (bpf_get_current_task_btf()->numa_scan_period > SELDOM_MS)
+		s->seldom_visited_faults++;
 	if (!pfn) {
 		s->common.unreadable++;
 		return 0;

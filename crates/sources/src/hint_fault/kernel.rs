@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use pghot_engine::exchange::{FAULT_CLASSES, FaultTimes};
+use pghot_engine::marking::{HintFaults, Visits};
 use pghot_hotness::mirror;
 use pghot_linux::SysRoot;
 use pghot_linux::bpf::has_function;
@@ -35,6 +36,7 @@ mirror! {
         common: SourceStats,
         quick_faults: u64,
         burst_faults: u64,
+        seldom_visited_faults: u64,
         fault_times: [u64; FAULT_CLASSES],
     }
 }
@@ -122,9 +124,12 @@ impl Source for HintFault {
         self.reporter.details::<HintFaultStats>()
     }
 
-    fn fault_times(&self) -> Option<FaultTimes> {
+    fn hint_faults(&self) -> Option<HintFaults> {
         let stats: HintFaultStats = self.reporter.stats_as().ok()?;
-        Some(FaultTimes(stats.fault_times))
+        Some(HintFaults {
+            times: FaultTimes(stats.fault_times),
+            seldom: stats.seldom_visited_faults,
+        })
     }
 
     fn stand_by(&mut self, keeper: &Keeper, standing_by: bool) -> Result<(), Error> {
@@ -139,8 +144,8 @@ impl Source for HintFault {
         Ok(())
     }
 
-    fn mark(&mut self, keeper: &Keeper, size_mb: u64) -> Result<bool, Error> {
-        Ok(!self.only_observes && keeper.mark(size_mb)?)
+    fn mark(&mut self, keeper: &Keeper, visits: Visits) -> Result<bool, Error> {
+        Ok(!self.only_observes && keeper.mark(visits)?)
     }
 }
 

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use pghot_engine::exchange::FaultTimes;
+use pghot_engine::marking::{HintFaults, Visits};
 use pghot_hotness::Table;
 use pghot_linux::keeper::{Keeper, KeeperError};
 use pghot_linux::knobs::KnobsError;
@@ -94,8 +94,8 @@ pub trait Source: Send {
         BTreeMap::new()
     }
 
-    /// How soon after their marks hint faults came; `None` if it sees none.
-    fn fault_times(&self) -> Option<FaultTimes> {
+    /// The hint faults that it has seen; `None` if it sees none.
+    fn hint_faults(&self) -> Option<HintFaults> {
         None
     }
 
@@ -112,9 +112,9 @@ pub trait Source: Send {
         Ok(())
     }
 
-    /// Has the kernel's scanner mark so many MB at a visit, for sources of [`Kind::HintFaults`].
-    /// Returns whether it is for the source to say.
-    fn mark(&mut self, _keeper: &Keeper, _size_mb: u64) -> Result<bool, Error> {
+    /// Tells the kernel's scanner how to mark, for sources of [`Kind::HintFaults`]. Returns whether
+    /// it is for the source to say.
+    fn mark(&mut self, _keeper: &Keeper, _visits: Visits) -> Result<bool, Error> {
         Ok(false)
     }
 }

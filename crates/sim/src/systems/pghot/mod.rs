@@ -15,7 +15,7 @@ use pghot_engine::demoter::{Demand, Demoter};
 use pghot_engine::exchange::FaultTimes;
 use pghot_engine::{
     Gates, History, Journal, Marking, Migrator, Pace, QuickFault, Settings, Totals, Waiting,
-    marking,
+    marking, pulse,
 };
 use pghot_hotness::{Format, Nid, Pfn, Rule, Span, Table};
 use pghot_sources::fake::{Event, FolioAccess};
@@ -339,6 +339,7 @@ impl System for Pghot {
         let now_ns = world.now_ns;
         let kernel = &mut world.spec.kernel;
         kernel.scan_delay_ms = marking::DELAY_MS;
+        kernel.scan_period_min_ms = pulse::PERIOD_MIN_MS;
         kernel.scan_size_mib = marking::START_SIZE_MB;
         for task in tasks {
             task.scan = Scan::new(&task.region, kernel, now_ns);

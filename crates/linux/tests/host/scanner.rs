@@ -1,0 +1,64 @@
+//! What the kernel's scanner is told, and pulses.
+
+use pghot_engine::marking::Visits;
+use pghot_linux::hint_fault_knobs::{mark, tiering_without_kernel_promotion};
+
+use crate::fake::content;
+use crate::knobs::Host;
+
+#[test]
+fn visits_are_small_and_frequent_unless_normal_balancing_needs_them() {
+    let original = ["1000", "1000", "60000", "256"];
+    let small = ["25", "100", "60000", "16"];
+    for (balancing, at_once, later) in [("2", small, "4"), ("3", original, "256")] {
+        let host = Host::new(balancing);
+        let mut knobs = host.running();
+        assert_eq!(host.scanner(), at_once);
+        assert_eq!(mark(&mut knobs, visits(4)).unwrap(), later == "4");
+        assert_eq!(content(&host.scan_size), later);
+        knobs.restore().unwrap();
+        assert_eq!(host.scanner(), original, "{balancing}");
+    }
+}
+
+/// In a pulse the kernel promotes a little and reckons periods anew; after it, nothing.
+#[test]
+fn a_pulse_ends_as_it_began() {
+    let host = Host::new("2");
+    let mut knobs = host.running();
+    let pulse = Visits {
+        size_mb: 64,
+        is_pulse: true,
+    };
+    let before = knobs.changed();
+    for _ in 0..2 {
+        assert!(mark(&mut knobs, pulse).unwrap());
+        assert_eq!(host.scanner(), ["25", "100", "25", "64"]);
+        assert_eq!(host.values(), ["2", "1", "1000"]);
+    }
+    for _ in 0..2 {
+        assert!(mark(&mut knobs, visits(4)).unwrap());
+        assert_eq!(host.scanner(), ["25", "100", "60000", "4"]);
+        assert_eq!(host.values(), ["2", "0", "0"]);
+        assert_eq!(knobs.changed(), before);
+    }
+    // Whoever takes the settings back, as after a change by others, ends it too.
+    mark(&mut knobs, pulse).unwrap();
+    tiering_without_kernel_promotion(&mut knobs).unwrap();
+    assert_eq!(host.values(), ["2", "0", "0"]);
+    mark(&mut knobs, visits(4)).unwrap();
+    assert_eq!(host.scanner()[2], "60000");
+    // Dies in one.
+    mark(&mut knobs, pulse).unwrap();
+    drop(knobs);
+    host.kill();
+    host.running().restore().unwrap();
+    assert_eq!(host.values(), ["2", "65536", "1000"]);
+    assert_eq!(host.scanner(), ["1000", "1000", "60000", "256"]);
+}
+
+/// Without a pulse.
+pub fn visits(size_mb: u64) -> Visits {
+    let is_pulse = false;
+    Visits { size_mb, is_pulse }
+}

@@ -1,0 +1,129 @@
+"""The command `pghot` in a process of its own, as a task of Ray runs it.
+
+A worker needs nothing but this package: the binary and the scenario come to it through Ray, so that all
+workers run the same one.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import dataclasses
+import functools
+import hashlib
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+
+import ray
+
+PR_SET_PDEATHSIG = 1
+_prctl = ctypes.CDLL(None, use_errno=True).prctl
+
+
+class Failed(Exception):
+    """`pghot` said what is wrong; trying again would not help."""
+
+
+class Killed(Exception):
+    """`pghot` was killed, by the kernel for want of memory for example; it may be tried again."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What a sweep varies: the flags of `pghot sim sweep`."""
+
+    systems: tuple[str, ...] = ("none", "pghot", "numab2")
+    #: Values by setting, as `{"pghot.freq_threshold": (1, 2)}`.
+    vary: dict[str, tuple[object, ...]] = dataclasses.field(default_factory=dict)
+    #: Sizes of the top tier, in percent of the scenario's.
+    top: tuple[int, ...] = (100, 90, 80, 70, 60, 50, 40, 30, 20)
+    #: Runs of each.
+    seeds: int = 1
+    #: Accesses that miss all caches in a second of CPU time, for profiles.
+    misses: float | None = None
+
+    def flags(self) -> list[str]:
+        """As the command line has them."""
+        flags = ["--systems", ",".join(self.systems), "--top", ",".join(map(str, self.top)), "--seeds", str(self.seeds)]
+        for name, values in self.vary.items():
+            flags += ["--vary", f"{name}={','.join(map(str, values))}"]
+        if self.misses is not None:
+            flags += ["--misses", str(self.misses)]
+        return flags
+
+    def points(self) -> int:
+        """How many runs there are, with the one that all others are compared with."""
+        runs = 0
+        for system in self.systems:
+            combinations = 1
+            for name, values in self.vary.items():
+                if name.split(".", 1)[0] == system:
+                    combinations *= len(values)
+            runs += combinations * len(self.top) * self.seeds
+        return runs + 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Input:
+    """A file that tasks need: the binary, a scenario or a profile. A worker fetches it once."""
+
+    name: str
+    digest: str
+    content: ray.ObjectRef
+
+    @classmethod
+    def send(cls, path: pathlib.Path) -> Input:
+        """Gives a file to Ray."""
+        content = path.read_bytes()
+        return cls(path.name, hashlib.sha256(content).hexdigest(), ray.put(content))
+
+    def here(self) -> pathlib.Path:
+        """Where this worker has it, below its name: that of a profile is seen in the results."""
+        path = _kept() / self.digest / self.name
+        if not path.exists():
+            path.parent.mkdir()
+            part = path.with_name(f"{self.name}.part")
+            part.write_bytes(ray.get(self.content))
+            part.chmod(0o700)
+            part.rename(path)
+        return path
+
+
+@functools.cache
+def _kept() -> pathlib.Path:
+    """A folder of this worker, which goes when it ends."""
+    folder = tempfile.mkdtemp(prefix="pghot-fleet-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return pathlib.Path(folder)
+
+
+def run(binary: pathlib.Path, arguments: list[str]) -> str:
+    """Runs `pghot`, which dies with this process, and gives what it prints."""
+    process = subprocess.Popen(
+        [str(binary), *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=_die_with_parent,
+    )
+    said, wrong = process.communicate()
+    if process.returncode < 0:
+        raise Killed(f"pghot {arguments[0]} ended by {signal.Signals(-process.returncode).name}")
+    if process.returncode > 0:
+        lines = wrong.strip().splitlines() or [f"exit status {process.returncode}"]
+        raise Failed(lines[-1])
+    return said
+
+
+def _die_with_parent() -> None:
+    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def connect() -> None:
+    """To the cluster that `RAY_ADDRESS` names, or to one on this machine, unless that was done."""
+    if not ray.is_initialized():
+        ray.init(include_dashboard=False, log_to_driver=False)

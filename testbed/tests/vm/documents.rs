@@ -66,6 +66,12 @@ fn every_command_runs(ctx: &mut Ctx) -> Result<()> {
             .current_dir(folder.path())
             .output()?;
         let said = String::from_utf8_lossy(&output.stderr);
+        if command.starts_with("pghot advise pghot.profile") {
+            // A few seconds are no ground for advice.
+            let is_refused = output.status.code() == Some(2) && said.contains("pghot record");
+            ensure!(is_refused, "{place}: {command}: {}: {said}", output.status);
+            continue;
+        }
         ensure!(output.status.success(), "{place}: {command}: {said}");
         println!("{place}: {command}: {} bytes", output.stdout.len());
     }

@@ -78,6 +78,8 @@ const GROUPS: &[Column] = &[
     column("HOT FAR", 10, 5),
     column("UP", 10, 6),
     column("DOWN", 10, 7),
+    column("TOP SHARE", 10, 8),
+    column("LIMIT", 10, 9),
     column("CGROUP", 0, 0),
 ];
 
@@ -213,6 +215,9 @@ fn groups(model: &Model, look: Look) -> Table {
         });
         let path = printable(&group.path);
         let [hot, up, down] = moves(counted().map(|it| &it.moves), |it| it.name == group.path);
+        let told = counted().find(|it| it.moves.name == group.path);
+        let of_top = told.and_then(|it| it.share_bytes);
+        let limit = told.and_then(|it| it.limit_bytes);
         Row {
             name: group.path.clone(),
             cells: vec![
@@ -223,6 +228,8 @@ fn groups(model: &Model, look: Look) -> Table {
                 hot,
                 up,
                 down,
+                of_top.map_or_else(unknown, bytes),
+                limit.map_or_else(unknown, bytes),
                 words(path),
             ],
             target: Target::Open(Opened::Group(group.path.clone())),
@@ -342,7 +349,7 @@ mod tests {
         ];
         assert_eq!(last_column(&table), by_far);
         assert!(table.rows.iter().all(|row| row.cells.len() == GROUPS.len()));
-        for _ in 0..7 {
+        for _ in 0..9 {
             assert_eq!(view.key(key(KeyCode::Char('s')), &table), Act::Draw);
         }
         let table = Table::of(&model, &view, LOOK);
@@ -355,6 +362,9 @@ mod tests {
             table.rows[2].cells[5].text, "-",
             "nothing was counted of it"
         );
+        assert_eq!(table.rows[1].cells[7].text, "12.0 GiB", "by its weight");
+        assert_eq!(table.rows[1].cells[8].text, "48.0 GiB");
+        assert_eq!(table.rows[2].cells[8].text, "-", "it has no limit");
         view.sort[0] = 3;
         let table = Table::of(&model, &view, LOOK);
         assert_eq!(
@@ -391,7 +401,7 @@ mod tests {
         view.key(key(KeyCode::Char('j')), &table);
         view.key(key(KeyCode::Char('j')), &table);
         assert_eq!(view.selected.as_deref(), Some("/init.scope"));
-        view.sort[0] = 7;
+        view.sort[0] = 9;
         let table = Table::of(&model, &view, LOOK);
         assert_eq!(table.selected(&view), 0);
         view.key(key(KeyCode::Enter), &table);

@@ -54,7 +54,7 @@ fn keys(view: &mut View, model: &Model, codes: &[KeyCode]) {
 #[test]
 fn every_terminal_shows_what_fits() {
     let (model, view) = (model(), View::default());
-    for (width, height) in [(120, 40), (80, 24), (40, 15), (20, 5)] {
+    for (width, height) in [(160, 40), (120, 40), (80, 24), (40, 15), (20, 5)] {
         let drawn = draw(&model, &view, LOOK, width, height);
         assert_frame(&format!("{width}x{height}"), &plain(&drawn));
     }

@@ -71,7 +71,7 @@ pub struct Watched {
     /// Whether the threads of all sources are gone.
     pub are_dead: AtomicBool,
     /// What the kernel's scanner was told to mark at a visit, in MB.
-    pub marked_mb: Mutex<Vec<u64>>,
+    pub marked: Mutex<Vec<Visits>>,
     /// Pages that each source says it recorded.
     pub recorded_pages: AtomicU64,
     /// Times that samples were taken over from a source.
@@ -118,7 +118,7 @@ impl Launcher for FakeLauncher {
     }
 
     fn mark(&mut self, _: &mut dyn Source, visits: Visits) -> Result<bool, Error> {
-        lock(&self.0.marked_mb).push(visits.size_mb);
+        lock(&self.0.marked).push(visits);
         Ok(true)
     }
 }

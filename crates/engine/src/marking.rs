@@ -8,6 +8,10 @@
 //! any page is touched the marks stay, and to walk over them in vain is all that more would do.
 //! If many that have stayed for long lead to faults at once, pages that were left alone are in use
 //! again: then it is time to look, whatever came of it before.
+//!
+//! The smallest visits mark [`SIZES_MB`]'s least every [`DELAY_MS`] in each process: where all of
+//! that is touched these are ten thousand faults a second, whatever the budget. Then the scanner
+//! *rests* until the budget has paid for the faults that came.
 
 use std::ops::RangeInclusive;
 
@@ -39,6 +43,8 @@ pub struct Visits {
     pub size_mb: u64,
     /// Whether a [pulse](crate::pulse) is on.
     pub is_pulse: bool,
+    /// Whether nothing is marked for a while.
+    pub rests: bool,
 }
 
 /// How long after the start of a thread its first visit comes, and then the next, in ms. From the
@@ -59,8 +65,9 @@ pub fn is_for_normal_balancing(is_on: bool, nodes_with_cpus: usize) -> bool {
 const FAULTS_PER_PROMOTION: u64 = 4;
 
 /// Hint faults a second that come within a second of their marks, for only those follow from what
-/// is marked now; by CPU of the machine: at least, and at most.
-const BUDGET: (u64, u64) = (256, 4096);
+/// is marked now; by CPU of the machine: at least, which is a fifth of a percent of its time, and
+/// at most.
+const BUDGET: (u64, u64) = (1024, 4096);
 
 /// At most while the top tier has room: what goes up then costs its move and no more, and the
 /// sooner it goes the better.
@@ -79,6 +86,9 @@ const HALVED_MS: f64 = 1000.0;
 /// nothing comes.
 const JUDGED_MS: u64 = 250;
 const IDLE_MS: u64 = 2000;
+
+/// The longest rest, in ms, whatever came before.
+const REST_MAX_MS: u64 = 16_000;
 
 /// So many times more late faults a second than before are many, if they are as many as the
 /// smaller budget.
@@ -99,6 +109,9 @@ pub struct Marking {
     /// When they were last judged.
     faults_per_s: u64,
     budget_per_s: u64,
+    /// What the budget has paid for, less the faults that came; at most for a second ahead.
+    credit: i64,
+    rests: bool,
     pulses: Pulses,
 }
 
@@ -117,6 +130,8 @@ pub struct MarkingReport {
     pub pulses: u64,
     /// Whether it does so now: it may promote a few pages by itself meanwhile.
     pub is_pulse: bool,
+    /// Whether nothing is marked until the budget has paid for the hint faults that came.
+    pub rests: bool,
 }
 
 impl MarkingReport {
@@ -129,6 +144,7 @@ impl MarkingReport {
             pays,
             pulses: _,
             is_pulse,
+            rests,
         } = self;
         let why = match pays {
             true => "",
@@ -140,10 +156,15 @@ impl MarkingReport {
             }
             false => "",
         };
-        format!(
-            "{size_mb} MB of a process at each visit of the kernel's scanner; {faults_per_s} hint \
-             faults a second, {budget_per_s} at most{why}{pulse}"
-        )
+        let faults = format!("{faults_per_s} hint faults a second, {budget_per_s} at most{why}");
+        match rests {
+            true => {
+                format!("nothing for a moment, since the smallest visits are too much; {faults}")
+            }
+            false => format!(
+                "{size_mb} MB of a process at each visit of the kernel's scanner; {faults}{pulse}"
+            ),
+        }
     }
 }
 
@@ -160,6 +181,8 @@ impl Marking {
             late_per_s: 0,
             faults_per_s: 0,
             budget_per_s: cpus.max(1) * BUDGET.1,
+            credit: 0,
+            rests: false,
             pulses: Pulses::default(),
         }
     }
@@ -172,12 +195,21 @@ impl Marking {
         } else {
             self.size_mb
         };
-        Visits { size_mb, is_pulse }
+        let rests = self.rests && !is_pulse;
+        Visits {
+            size_mb,
+            is_pulse,
+            rests,
+        }
     }
 
     /// What it does.
     pub fn report(&self) -> MarkingReport {
-        let Visits { size_mb, is_pulse } = self.visits();
+        let Visits {
+            size_mb,
+            is_pulse,
+            rests,
+        } = self.visits();
         MarkingReport {
             size_mb,
             faults_per_s: self.faults_per_s,
@@ -185,6 +217,7 @@ impl Marking {
             pays: self.budget_per_s > self.cpus * BUDGET.0,
             pulses: self.pulses.begun(),
             is_pulse,
+            rests,
         }
     }
 
@@ -229,8 +262,13 @@ impl Marking {
         };
         let budget = ((self.promoted_per_s * FAULTS_PER_PROMOTION as f64) as u64).clamp(low, high);
         (self.faults_per_s, self.budget_per_s) = (came * 1000 / spent_ms, budget);
+        self.pay(spent_ms, came);
         if self.pulses.is_pulse() {
             // They follow from its size, and it ends soon.
+            return;
+        }
+        if self.rests {
+            self.rests = self.credit < 0 && !is_news;
             return;
         }
         let (least, usual, most) = SIZE_MB;
@@ -242,8 +280,19 @@ impl Marking {
         } else if is_within {
             self.size_mb
         } else {
+            self.rests = self.size_mb == least && wanted_mb < least && self.credit < 0;
             wanted_mb.min(self.size_mb * GROWTH).clamp(least, most)
         };
+    }
+
+    fn pay(&mut self, spent_ms: u64, came: u64) {
+        let budget_in = |ms: u64| i64::try_from(self.budget_per_s * ms / 1000).unwrap_or(i64::MAX);
+        let came = i64::try_from(came).unwrap_or(i64::MAX);
+        let paid = self
+            .credit
+            .saturating_add(budget_in(spent_ms))
+            .min(budget_in(1000));
+        self.credit = paid.saturating_sub(came).max(-budget_in(REST_MAX_MS));
     }
 }
 
@@ -283,7 +332,7 @@ mod tests {
         assert!(!later(1000), "few");
         assert!(later(10_000), "many");
         // As ever: somebody goes through memory again and again.
-        assert_eq!([10_000; 4].map(&mut later), [true, true, true, false]);
+        assert_eq!([10_000; 3].map(&mut later), [true, false, false]);
         assert!(later(100_000), "many more");
     }
 
@@ -296,12 +345,56 @@ mod tests {
         assert_eq!(after(&mut marking, 1, 32_768, 4096), 24, "too many");
         assert_eq!(after(&mut marking, 1, 8192, 0), 24, "it may yet pay");
         assert_eq!(after(&mut marking, 1, 8192, 0), 9, "it does not");
-        assert_eq!(after(&mut marking, 9, 10_000, 0), 1, "somebody must look");
-        assert_eq!(after(&mut marking, 1, 384, 10), 2);
+        assert_eq!(after(&mut marking, 9, 40_000, 0), 1, "somebody must look");
+        assert!(marking.visits().rests);
+        assert_eq!(after(&mut marking, 16, 0, 0), 1);
+        assert_eq!(after(&mut marking, 1, 1024, 10), 3);
         assert_eq!(after(&mut marking, 9, 64, 0), 16);
         assert!(!marking.report().pays);
-        assert_eq!(after(&mut marking, 1, 1000, 1000), 48, "it does again");
+        assert_eq!(after(&mut marking, 1, 1000, 2000), 64, "it does again");
         assert!(marking.report().pays);
+    }
+
+    /// In each second in which marks are made so many faults come, and none in others.
+    #[test]
+    fn on_average_the_budget_is_kept() {
+        const SECONDS: u64 = 60;
+        let mut marking = Marking::new(2);
+        after(&mut marking, 9, 8000, 0);
+        let budget = marking.report().budget_per_s;
+        for faults in [1000, budget - 1, 10_000, 30_000, 100] {
+            after(&mut marking, 2 * REST_MAX_MS / 1000, 0, 0);
+            let mut came = 0;
+            let mut rested = 0;
+            for _ in 0..SECONDS {
+                let now = match marking.visits().rests {
+                    true => 0,
+                    false => faults,
+                };
+                (came, rested) = (came + now, rested + u64::from(now == 0));
+                after(&mut marking, 1, now, 0);
+            }
+            assert!(
+                came <= budget * SECONDS + 2 * faults,
+                "{came} of {faults} a second, resting {rested} s"
+            );
+            assert_eq!(rested > 0, faults > budget, "{faults}");
+            assert!(rested < SECONDS, "somebody must look");
+        }
+        assert!(!marking.report().sentence().contains("nothing for a moment"));
+    }
+
+    #[test]
+    fn a_rest_ends_when_pages_are_in_use_again() {
+        let mut marking = Marking::new(2);
+        after(&mut marking, 9, 100_000, 0);
+        assert!(marking.visits().rests);
+        let said = marking.report().sentence();
+        assert!(said.starts_with("nothing for a moment"), "{said}");
+        let mut all = marking.faults;
+        *all.0.last_mut().unwrap() += 100_000;
+        marking.note(marking.judged_ms + 250, all, marking.promoted, false);
+        assert!(!marking.visits().rests && marking.report().pays);
     }
 
     #[test]
@@ -335,15 +428,15 @@ mod tests {
         marking.note(5000, soon(4 * 16_384), 4 * 16_384, false);
         assert_eq!(marking.report().size_mb, 16);
         assert!(marking.is_due(5250, soon(4 * 16_384), 4 * 16_384));
-        // For three seconds in vain.
-        marking.note(8000, soon(7 * 16_384), 4 * 16_384, false);
+        // For a second in vain.
+        marking.note(6000, soon(5 * 16_384), 4 * 16_384, false);
         let said = marking.report().sentence();
-        assert!(said.starts_with("1 MB of a process"), "{said}");
-        assert!(said.ends_with("2048 at most"), "{said}");
-        marking.note(13_000, soon(8 * 16_384), 4 * 16_384, false);
+        assert!(said.starts_with("6 MB of a process"), "{said}");
+        assert!(said.ends_with("8192 at most"), "{said}");
+        marking.note(13_000, soon(6 * 16_384), 4 * 16_384, false);
         let said = marking.report().sentence();
         assert!(
-            said.ends_with("1024 at most, for few lead to promotions"),
+            said.ends_with("4096 at most, for few lead to promotions"),
             "{said}"
         );
     }

@@ -11,7 +11,8 @@
 //! they look less hot than they are. And from its third pass on it spends a visit on each mapping
 //! that is not accessed, and marks nothing else meanwhile. So visits become forty times as frequent
 //! and smaller (`pghot_engine::Marking` says by how much); for threads that are older, by pulses,
-//! in which the kernel promotes a little (`pghot_engine::pulse`).
+//! in which the kernel promotes a little (`pghot_engine::pulse`). To mark nothing for a while there
+//! is no setting but the tiering bit: a size of 0 would make the kernel divide by it.
 //! Normal balancing uses the same settings: where it has work to do they are left alone, and where
 //! it has none it is switched off meanwhile (`marking::is_for_normal_balancing`).
 
@@ -182,7 +183,8 @@ pub fn tiering_without_kernel_promotion(knobs: &mut Knobs) -> Result<Vec<Step>, 
     Ok(steps)
 }
 
-/// Tells the scanner how to mark. Returns false where [`plan`] leaves that alone.
+/// Tells the scanner how to mark. Returns false where [`plan`] leaves that alone; elsewhere normal
+/// balancing is off, and the tiering bit is all there is of `kernel.numa_balancing`.
 pub fn mark(knobs: &mut Knobs, visits: Visits) -> Result<bool, KnobsError> {
     let paths = Settings::new(knobs.root());
     if !knobs.changed().contains(&paths.scan_size) {
@@ -195,6 +197,12 @@ pub fn mark(knobs: &mut Knobs, visits: Visits) -> Result<bool, KnobsError> {
     knobs.set(&paths.scan_size, &visits.size_mb.to_string())?;
     if visits.is_pulse && !was_pulse {
         begin_pulse(knobs, &paths)?;
+    }
+    let rested = knobs.ours(&paths.balancing) == Some("0");
+    match visits.rests {
+        true if !rested => tiering_off(knobs)?,
+        false if rested => knobs.set(&paths.balancing, &TIERING.to_string())?,
+        _ => {}
     }
     Ok(true)
 }

@@ -210,6 +210,12 @@ impl Knobs {
         paths.map(|knob| knob.path.clone()).collect()
     }
 
+    /// What a setting was last set to, if it was.
+    pub fn ours(&self, path: &Path) -> Option<&str> {
+        let knob = self.state.knobs.iter().find(|knob| knob.path == path)?;
+        knob.ours.last().map(String::as_str)
+    }
+
     /// Of the settings changed so far, those that somebody else has changed since. One that cannot
     /// be read is none: debugfs may be gone.
     pub fn foreign(&self) -> Vec<Foreign> {

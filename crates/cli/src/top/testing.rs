@@ -96,6 +96,7 @@ pub fn status_at(up_s: f64) -> Status {
             pays: true,
             pulses: 0,
             is_pulse: false,
+            rests: false,
         }),
         cpu_s: 0.034 * up_s,
         vmstat_growth: [

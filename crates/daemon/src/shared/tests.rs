@@ -124,25 +124,34 @@ fn faults_that_cannot_stand_by_are_taken_away() {
 fn the_scanner_is_told_again_once_it_may_have_been_told_otherwise() {
     let dir = tempfile::tempdir().unwrap();
     let (shared, watched) = daemon(dir.path());
-    let told = |size_mb| {
-        let is_pulse = false;
-        lock(&shared.sources).mark(Visits { size_mb, is_pulse });
-        std::mem::take(&mut *lock(&watched.marked_mb))
+    let visits = |size_mb, rests| Visits {
+        size_mb,
+        is_pulse: false,
+        rests,
     };
-    assert_eq!(told(64), [64]);
+    let told = |size_mb| {
+        lock(&shared.sources).mark(visits(size_mb, false));
+        std::mem::take(&mut *lock(&watched.marked))
+    };
+    assert_eq!(told(64), [visits(64, false)]);
     assert!(told(64).is_empty(), "it knows");
-    assert_eq!(told(128), [128]);
+    assert_eq!(told(128), [visits(128, false)]);
     let has_plenty = |now, plenty| lock(&shared.sources).note_free_space(now, [plenty]);
     let now = Instant::now();
     shared.set("enabled_sources", "0x5").unwrap();
     has_plenty(now, true);
+    assert_eq!(
+        told(128),
+        [visits(128, true)],
+        "who stands by marks nothing"
+    );
     has_plenty(now + Duration::from_secs(60), false);
     assert_eq!(watched.standing_by.load(Relaxed), 0);
-    assert_eq!(told(128), [128], "it was standing by");
+    assert_eq!(told(128), [visits(128, false)], "it was standing by");
     shared.set("enabled_sources", "0").unwrap();
     assert!(told(128).is_empty(), "nobody is there");
     shared.set("enabled_sources", "1").unwrap();
-    assert_eq!(told(128), [128], "it was started again");
+    assert_eq!(told(128), [visits(128, false)], "it was started again");
 }
 
 #[test]

@@ -363,11 +363,16 @@ impl Arbiter {
         self.slots.iter().find(is_one).map(|s| s.candidate.name)
     }
 
+    /// Whether a source of hint faults runs, and does not stand by.
+    pub fn hint_faults_run(&self) -> bool {
+        let is_one = |slot: &Slot| slot.candidate.kind == Kind::HintFaults && slot.is_running();
+        self.slots.iter().any(is_one)
+    }
+
     /// How sources work now.
     fn config(&self) -> Config {
-        let is_one = |slot: &Slot| slot.candidate.kind == Kind::HintFaults && slot.is_running();
         Config {
-            hint_faults_run: self.slots.iter().any(is_one),
+            hint_faults_run: self.hint_faults_run(),
             ..self.config.clone()
         }
     }

@@ -3,10 +3,10 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use pghot_engine::marking::Visits;
 use pghot_linux::keeper::{Keeper, KeeperError};
 
 use crate::knobs::Host;
+use crate::scanner::visits;
 
 fn until(condition: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(20);
@@ -41,11 +41,7 @@ fn it_does_what_is_asked_and_tells_what_others_did() {
     fs::write(host.tree.root.sys.join("devices/system/node/has_cpu"), "0").unwrap();
     let keeper = keeper(&host);
     keeper.take_faults().unwrap();
-    let mark = |size_mb| {
-        let is_pulse = false;
-        keeper.mark(Visits { size_mb, is_pulse })
-    };
-    assert!(mark(64).unwrap());
+    assert!(keeper.mark(visits(64)).unwrap());
     assert_eq!(fs::read_to_string(&host.scan_size).unwrap().trim(), "64");
     keeper.stand_by().unwrap();
     assert_eq!(host.values(), ["0", "0", "0"]);
@@ -64,8 +60,7 @@ fn what_is_out_of_range_or_too_late_is_refused() {
     let keeper = keeper(&host);
     keeper.take_faults().unwrap();
     for size_mb in [0, 129, 256, u64::MAX] {
-        let is_pulse = true;
-        let refused = keeper.mark(Visits { size_mb, is_pulse });
+        let refused = keeper.mark(visits(size_mb));
         assert!(matches!(refused, Err(KeeperError::Refused(_))), "{size_mb}");
     }
     assert_eq!(keeper.restore().unwrap().len(), 3);

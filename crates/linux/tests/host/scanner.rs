@@ -1,5 +1,7 @@
 //! What the kernel's scanner is told, and pulses.
 
+use std::fs;
+
 use pghot_engine::marking::Visits;
 use pghot_linux::hint_fault_knobs::{mark, tiering_without_kernel_promotion};
 
@@ -27,8 +29,8 @@ fn a_pulse_ends_as_it_began() {
     let host = Host::new("2");
     let mut knobs = host.running();
     let pulse = Visits {
-        size_mb: 64,
         is_pulse: true,
+        ..visits(64)
     };
     let before = knobs.changed();
     for _ in 0..2 {
@@ -57,8 +59,47 @@ fn a_pulse_ends_as_it_began() {
     assert_eq!(host.scanner(), ["1000", "1000", "60000", "256"]);
 }
 
-/// Without a pulse.
+/// A scanner that rests marks nothing, and the kernel promotes nothing; a change by others in the
+/// meantime is not taken for it.
+#[test]
+fn who_rests_comes_back() {
+    let host = Host::new("2");
+    let mut knobs = host.running();
+    let rests = Visits {
+        rests: true,
+        ..visits(1)
+    };
+    for _ in 0..2 {
+        assert!(mark(&mut knobs, rests).unwrap());
+        assert_eq!(host.values(), ["0", "0", "0"]);
+        assert!(knobs.foreign().is_empty());
+    }
+    for _ in 0..2 {
+        assert!(mark(&mut knobs, visits(1)).unwrap());
+        assert_eq!(host.values(), ["2", "0", "0"]);
+    }
+    fs::write(&host.balancing, "0\n").unwrap();
+    assert!(mark(&mut knobs, visits(2)).unwrap());
+    assert_eq!(knobs.foreign().len(), 1, "it stays theirs until it is told");
+    tiering_without_kernel_promotion(&mut knobs).unwrap();
+    // Dies at rest.
+    mark(&mut knobs, rests).unwrap();
+    drop(knobs);
+    host.kill();
+    host.running().restore().unwrap();
+    assert_eq!(host.values(), ["2", "65536", "1000"]);
+    // Where normal balancing has work to do it goes on.
+    let host = Host::new("3");
+    let mut knobs = host.running();
+    assert!(!mark(&mut knobs, rests).unwrap());
+    assert_eq!(host.values()[0], "3");
+}
+
+/// Without a pulse or a rest.
 pub fn visits(size_mb: u64) -> Visits {
-    let is_pulse = false;
-    Visits { size_mb, is_pulse }
+    Visits {
+        size_mb,
+        is_pulse: false,
+        rests: false,
+    }
 }

@@ -52,7 +52,8 @@ impl Scan {
 
     /// A visit, if it is due: tells the newly marked folios, and returns what it took, in ns.
     pub fn step(&mut self, world: &mut World, region: &Region, sink: &mut dyn FnMut(Page)) -> f64 {
-        if world.now_ns < self.due_ns || !region.backing.is_hinted() {
+        let is_idle = world.scanner_rests || !region.backing.is_hinted();
+        if world.now_ns < self.due_ns || is_idle {
             return 0.0;
         }
         let marked = self.visit(world, region, sink);

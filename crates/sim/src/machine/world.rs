@@ -92,6 +92,8 @@ pub struct World {
     pub counters: Counters,
     /// Moves since the machine's last step.
     pub moved: Vec<Moved>,
+    /// Whether the kernel's scanner marks nothing for a while.
+    pub scanner_rests: bool,
     /// What goes wrong.
     pub trouble: Trouble,
 }
@@ -109,6 +111,7 @@ impl World {
             heat,
             counters: Counters::default(),
             moved: Vec::new(),
+            scanner_rests: false,
             trouble: Trouble::default(),
         }
     }

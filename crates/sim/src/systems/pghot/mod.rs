@@ -199,7 +199,9 @@ impl Pghot {
             self.marking.note(now_ms, demand.faults, promoted, has_room);
         }
         if self.times_scans(world) {
-            world.spec.kernel.scan_size_mib = self.marking.report().size_mb;
+            let visits = self.marking.visits();
+            world.spec.kernel.scan_size_mib = visits.size_mb;
+            world.scanner_rests = visits.rests;
         }
     }
 

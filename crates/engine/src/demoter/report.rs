@@ -55,10 +55,12 @@ impl DemoterReport {
         }
         match self.resting {
             Some(rest) => format!("nothing changes places for now: {}", rest.sentence()),
-            None if !self.is_proven => format!(
-                "looking whether pages touched within {} ms wait for pages idle for {} ms",
-                self.touched_ms, self.idle_ms
-            ),
+            // Without the scale: it may change twenty times a second.
+            None if !self.is_proven => {
+                "looking for a time scale at which pages that wait are hotter than those that \
+                 would go"
+                    .into()
+            }
             None => format!(
                 "pages touched within {} ms go up for pages idle for {} ms, {} MB/s at most",
                 self.touched_ms, self.idle_ms, self.rate_mbps

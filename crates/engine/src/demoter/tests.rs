@@ -395,3 +395,16 @@ fn who_is_above_his_share_goes_first_down_to_it() {
     assert_eq!(asked(&heavy, 400), [(2, 334), (1, 66)]);
     assert_eq!(asked(&heavy, 900), [(2, 334), (1, 300), (2, 266)]);
 }
+
+#[test]
+fn a_search_is_one_change_whatever_it_looks_at() {
+    let mut report = DemoterReport {
+        is_wanted: true,
+        ..DemoterReport::default()
+    };
+    for ms in [8, 125, 8] {
+        report.touched_ms = ms;
+        report.note_change(ms.into());
+    }
+    assert_eq!(report.changes.len(), 1);
+}

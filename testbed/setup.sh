@@ -5,6 +5,9 @@
 #   testbed/setup.sh             install what is missing; does nothing, quickly, when all is there
 #   testbed/setup.sh --refresh   also fetch the newest build of every kernel in kernels.toml, and of
 #                                the emulator if the host's is too old
+#   testbed/setup.sh --host      packages of this host only, with which pghot can be built
+#   testbed/setup.sh --demo      besides only what `make demo` needs: the first kernel of
+#                                kernels.toml and the emulator
 #   testbed/setup.sh --bench     also put the programs of the benchmarks in place: redis-server and
 #                                fio from the host's own release, memtierd from the host itself
 #   testbed/setup.sh --package   also what builds and tests packages: debhelper, rpm, umoci, a
@@ -387,13 +390,15 @@ fetch_debian() {
 }
 
 main() {
-    local refresh=no bench=no packages=no name suite package
+    local refresh=no demo=no host=no bench=no packages=no name suite package
     while (($#)); do
         case $1 in
         --refresh) refresh=yes ;;
+        --host) host=yes ;;
+        --demo) demo=yes ;;
         --bench) bench=yes ;;
         --package) packages=yes ;;
-        *) die "unknown option '$1' (there are --refresh, --bench and --package)" ;;
+        *) die "unknown option '$1' (there are --refresh, --host, --demo, --bench and --package)" ;;
         esac
         shift
     done
@@ -401,18 +406,20 @@ main() {
     install_host_packages "${host_packages[@]}"
     [[ $packages == no ]] || install_host_packages "${package_tools[@]}"
     check_rust
+    [[ $host == no ]] || return 0
     mkdir -p "$cache"
     trap 'rm -rf "$work"' EXIT
+    host_emulator_is_good || [[ $refresh == no && -x $cache/qemu/bin/qemu-system-x86_64 ]] ||
+        fetch_emulator
     while read -r name suite package; do
         [[ $refresh == no && -s $cache/kernels/$name/vmlinuz &&
             -d $cache/kernels/$name/modules ]] || fetch_kernel "$name" "$suite" "$package"
+        [[ $demo == no ]] || return 0
     done < <(kernel_table)
     mkdir -p "$cache/bench"
     [[ $refresh == no && -x $cache/bench/prometheus/usr/bin/promtool ]] ||
         attempt prometheus fetch_prometheus
     cmp -s "$fleet_list" "$cache/fleet/requirements.txt" || attempt fleet fetch_fleet
-    host_emulator_is_good || [[ $refresh == no && -x $cache/qemu/bin/qemu-system-x86_64 ]] ||
-        fetch_emulator
     [[ $bench == no ]] || fetch_bench "$refresh"
     [[ $packages == no || $refresh == no && -s $cache/debian/root.img ]] || fetch_debian
     [[ $packages == no || $(cat "$cache/helm/version" 2>/dev/null) == "$helm_version" ]] ||

@@ -11,7 +11,7 @@
 //!
 //! The smallest visits mark [`SIZES_MB`]'s least every [`DELAY_MS`] in each process: where all of
 //! that is touched these are ten thousand faults a second, whatever the budget. Then the scanner
-//! *rests* until the budget has paid for the faults that came.
+//! *rests* until the budget has paid for those that came in vain.
 
 use std::ops::RangeInclusive;
 
@@ -109,7 +109,8 @@ pub struct Marking {
     /// When they were last judged.
     faults_per_s: u64,
     budget_per_s: u64,
-    /// What the budget has paid for, less the faults that came; at most for a second ahead.
+    /// What the budget has paid for, less the faults that the smallest visits led to in vain; at
+    /// most for a second ahead.
     credit: i64,
     rests: bool,
     pulses: Pulses,
@@ -262,7 +263,11 @@ impl Marking {
         };
         let budget = ((self.promoted_per_s * FAULTS_PER_PROMOTION as f64) as u64).clamp(low, high);
         (self.faults_per_s, self.budget_per_s) = (came * 1000 / spent_ms, budget);
-        self.pay(spent_ms, came);
+        // Larger visits become smaller, and what pays is paid for.
+        self.credit = match self.size_mb == SIZE_MB.0 && budget <= low {
+            true => self.paid(spent_ms, came),
+            false => 0,
+        };
         if self.pulses.is_pulse() {
             // They follow from its size, and it ends soon.
             return;
@@ -285,14 +290,14 @@ impl Marking {
         };
     }
 
-    fn pay(&mut self, spent_ms: u64, came: u64) {
+    fn paid(&self, spent_ms: u64, came: u64) -> i64 {
         let budget_in = |ms: u64| i64::try_from(self.budget_per_s * ms / 1000).unwrap_or(i64::MAX);
         let came = i64::try_from(came).unwrap_or(i64::MAX);
         let paid = self
             .credit
             .saturating_add(budget_in(spent_ms))
             .min(budget_in(1000));
-        self.credit = paid.saturating_sub(came).max(-budget_in(REST_MAX_MS));
+        paid.saturating_sub(came).max(-budget_in(REST_MAX_MS))
     }
 }
 

@@ -19,11 +19,8 @@ pub enum Preset {
 /// Workloads of `quick`: a hot set among cold pages, and one pass after the other over everything.
 const QUICK_WORKLOADS: [&str; 2] = ["skewed", "stream"];
 
-/// Those of `quick`: what a user would choose from.
-const QUICK: [&str; 3] = ["none", "numab2", "pghot"];
-
-/// Those of the demo. pghot promotes there as the kernel does, at the first fault.
-const DEMO: [&str; 3] = ["none", "numab2", "pghot-faults"];
+/// Those of `quick` and of the demo: what a user would choose from, with default settings.
+const DEFAULTS: [&str; 3] = ["none", "numab2", "pghot"];
 
 impl Preset {
     /// The machine of all cells: one node of each tier; in the demo 1 GiB a node, so that the
@@ -52,9 +49,8 @@ impl Preset {
     /// Its systems.
     pub fn systems(self) -> impl Iterator<Item = &'static System> {
         SYSTEMS.iter().filter(move |system| match self {
-            Preset::Full => system.name != DEMO[2],
-            Preset::Quick => QUICK.contains(&system.name),
-            Preset::Demo => DEMO.contains(&system.name),
+            Preset::Full => true,
+            Preset::Quick | Preset::Demo => DEFAULTS.contains(&system.name),
         })
     }
 
@@ -93,7 +89,7 @@ mod tests {
     #[test]
     fn the_demo_is_three_systems_at_one_workload() {
         let systems: Vec<_> = Preset::Demo.systems().map(|system| system.name).collect();
-        assert_eq!(systems, DEMO);
+        assert_eq!(systems, DEFAULTS);
         assert_eq!(Preset::Demo.workloads().count(), 1);
         assert!(Preset::Quick.workloads().count() < Preset::Full.workloads().count());
         assert!(Preset::Full.systems().any(|system| system.name == "near"));

@@ -92,25 +92,6 @@ pub static SYSTEMS: &[System] = &[
         start: daemon,
     },
     System {
-        name: "pghot-faults",
-        title: "pghot",
-        how: "pghot run",
-        doc: "pghot that promotes at the first hint fault, as numab2 does, so that two ways to \
-              move pages are compared and not two policies; its longest window, because an \
-              emulated move takes so long that the last page would go cold in the queue.",
-        home: Home::Lower,
-        program: None,
-        flags: &[
-            "--freq-threshold",
-            "1",
-            "--freq-window-ms",
-            "3968",
-            "--enabled-sources",
-            "0x1",
-        ],
-        start: daemon,
-    },
-    System {
         name: "damon",
         title: "DAMON",
         how: "its authors' sample",

@@ -328,7 +328,7 @@ mod tests {
         vec![
             run("none", None, 3.0, 0.3),
             run("numab2", None, 8.0, 8.0),
-            run("pghot-faults", Some(4.0), 4.0, 4.0),
+            run("pghot", Some(4.0), 4.0, 4.0),
         ]
     }
 

@@ -213,10 +213,8 @@ impl Demo<'_> {
                  fast machine."
             }
             p {
-                "pghot runs with " code { "freq_threshold=1" } ": one hint fault makes a page hot, \
-                 as it does for the stock kernel. Its default, 2, asks for two within three \
-                 seconds; the emulated kernel is so slow that it looks at a page less often than \
-                 that."
+                "Both run with their default settings. Where the top tier has room, one hint fault \
+                 soon after the mark makes a page hot for either of them."
             }
             p {
                 "Rounds are interleaved after a warm-up round that is not counted, and the order \

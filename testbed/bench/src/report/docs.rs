@@ -30,16 +30,27 @@ const RESULTS: Stored = (
 const ACCURACY: Stored = ("data/model.json", &[("simulator.md", accuracy::table)]);
 
 /// Takes what a comparison wrote into `docs`: its groups as data, and the table of the document;
-/// and the same of the comparison with the simulator, if there was one.
+/// and the same of the comparison with the simulator, if there was one. Groups of other workloads,
+/// kernels and kinds of memory stay as an earlier comparison wrote them: all of them take days.
 pub fn store(bench_json: &Path, pairs: &[Pair], docs: &Path) -> Result<()> {
     let all: Value = serde_json::from_str(&read(bench_json)?)?;
+    let mut new: Vec<Value> = array(&all["groups"]).cloned().collect();
+    for group in &mut new {
+        group["commit"] = commit()?.into();
+        group["emulator"] = all["emulator"].clone();
+        group["releases"] = releases(&all).into();
+    }
+    let earlier = docs.join(RESULTS.0);
+    let earlier: Value = match earlier.exists() {
+        true => serde_json::from_str(&read(&earlier)?)
+            .with_context(|| format!("{} is damaged", earlier.display()))?,
+        false => Value::Null,
+    };
+    let groups = with_earlier(new, &earlier, &all["costs"])?;
     let data = json!({
-        "commit": commit()?,
-        "emulator": all["emulator"],
         "machine": all["machine"],
-        "releases": releases(&all),
         "costs": all["costs"],
-        "groups": all["groups"],
+        "groups": groups,
     });
     put(&RESULTS, &data, docs)?;
     if pairs.is_empty() {
@@ -51,6 +62,25 @@ pub fn store(bench_json: &Path, pairs: &[Pair], docs: &Path) -> Result<()> {
         "pairs": pairs,
     });
     put(&ACCURACY, &data, docs)
+}
+
+/// New groups, and earlier ones of other cells. Modelled times are only comparable if everything
+/// costs the same.
+fn with_earlier(mut new: Vec<Value>, earlier: &Value, costs: &Value) -> Result<Vec<Value>> {
+    let key = |group: &Value| ["workload", "kernel", "backing"].map(|name| group[name].clone());
+    let keys: Vec<_> = new.iter().map(key).collect();
+    let kept: Vec<Value> = array(&earlier["groups"])
+        .filter(|group| !keys.contains(&key(group)))
+        .cloned()
+        .collect();
+    ensure!(
+        kept.is_empty() || earlier["costs"] == *costs,
+        "the stored results were scored by other costs: measure all workloads anew, or remove \
+         docs/{}",
+        RESULTS.0
+    );
+    new.extend(kept);
+    Ok(new)
 }
 
 fn read(path: &Path) -> Result<String> {
@@ -137,18 +167,19 @@ fn table(data: &Value) -> String {
         }
     }
     let mut text = format!(
-        "| workload | kernel | {} | verdict |\n",
+        "| workload | kernel | guest, s | {} | verdict |\n",
         systems.join(" | ")
     );
-    text += &"|---".repeat(systems.len() + 3);
+    text += &"|---".repeat(systems.len() + 4);
     text += "|\n";
     for group in groups {
         let of = |name: &str| group[name].as_str().unwrap_or_default();
         let cells: Vec<String> = systems.iter().map(|system| cell(group, system)).collect();
         text += &format!(
-            "| {} | {} | {} | {} |\n",
+            "| {} | {} | {} | {} | {} |\n",
             of("workload"),
             of("kernel"),
+            length(group),
             cells.join(" | "),
             of("verdict")
         );
@@ -162,6 +193,13 @@ fn line<'a>(group: &'a Value, system: &str) -> Option<&'a Value> {
 
 fn total_s(line: &Value) -> f64 {
     line["total_s"]["median"].as_f64().unwrap_or(f64::NAN)
+}
+
+/// How long a run without balancing took by the guest's clock, in s.
+fn length(group: &Value) -> String {
+    let none = line(group, "none").map(|none| &none["measures"]["guest_s"]["median"]);
+    let seconds = none.and_then(Value::as_f64);
+    seconds.map_or("–".to_owned(), |seconds| format!("{seconds:.0}"))
 }
 
 /// How many times longer pghot takes than the best of the others.
@@ -216,7 +254,11 @@ mod tests {
             .map(|(system, s)| {
                 json!({
                     "system": system, "runs": 3, "total_s": {"median": s},
-                    "measures": {"near_share": {"median": 0.5}, "kernel_moves": {"median": 1234.0}},
+                    "measures": {
+                        "near_share": {"median": 0.5},
+                        "kernel_moves": {"median": 1234.0},
+                        "guest_s": {"median": 20.4},
+                    },
                 })
             })
             .collect();
@@ -232,15 +274,36 @@ mod tests {
             json!({"groups": [group("won", [4.0, 3.0, 2.0]), group("lost", [4.0, 2.0, 3.0])]});
         let table = table(&data);
         let rows: Vec<&str> = table.lines().collect();
-        assert_eq!(rows[0], "| workload | kernel | numab2 | pghot | verdict |");
-        assert_eq!(rows[1], "|---|---|---|---|---|");
-        let lost = "| lost | 6.12 | -50.0 %, 0.50 near, 1,234 moves, 3 runs | \
+        assert_eq!(
+            rows[0],
+            "| workload | kernel | guest, s | numab2 | pghot | verdict |"
+        );
+        assert_eq!(rows[1], "|---|---|---|---|---|---|");
+        let lost = "| lost | 6.12 | 20 | -50.0 %, 0.50 near, 1,234 moves, 3 runs | \
                     -25.0 %, 0.50 near, 1,234 moves, 3 runs | so |";
         assert_eq!(rows[2], lost);
         assert!(rows[3].starts_with("| won "));
         let short = short_table(&data);
         let rows: Vec<&str> = short.lines().collect();
         assert_eq!(rows[2], "| lost | 6.12 | -50.0 % | – | -25.0 % | -75.0 % |");
+    }
+
+    #[test]
+    fn other_workloads_stay_as_they_were_measured() {
+        let earlier = json!({
+            "costs": 1,
+            "groups": [group("a", [4.0, 3.0, 2.0]), group("b", [4.0, 3.0, 2.0])],
+        });
+        let new = || vec![group("b", [9.0, 8.0, 7.0])];
+        let all = with_earlier(new(), &earlier, &json!(1)).unwrap();
+        let times: Vec<_> = all.iter().map(|it| total_s(&it["lines"][0])).collect();
+        assert_eq!(times, [9.0, 4.0]);
+        let error = with_earlier(new(), &earlier, &json!(2)).unwrap_err();
+        assert!(error.to_string().contains("other costs"), "{error}");
+        assert_eq!(
+            with_earlier(new(), &Value::Null, &json!(2)).unwrap().len(),
+            1
+        );
     }
 
     #[test]

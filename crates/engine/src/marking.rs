@@ -291,7 +291,10 @@ impl Marking {
     }
 
     fn paid(&self, spent_ms: u64, came: u64) -> i64 {
-        let budget_in = |ms: u64| i64::try_from(self.budget_per_s * ms / 1000).unwrap_or(i64::MAX);
+        let budget_in = |ms| {
+            let faults = self.budget_per_s.saturating_mul(ms) / 1000;
+            i64::try_from(faults).unwrap_or(i64::MAX)
+        };
         let came = i64::try_from(came).unwrap_or(i64::MAX);
         let paid = self
             .credit

@@ -33,9 +33,9 @@ fn faults(daemon: &Daemon) -> Result<(f64, f64)> {
     Ok((number(&status, "/sources/0/stats/recorded")?, seldom))
 }
 
-/// Waits until hint faults have come five times in a row hardly at all from threads that are visited
-/// seldom. Looks without faults tell nothing: marks on pages that nobody touches stay, and the sweep
-/// over cold pages comes in bursts.
+/// Waits until in five looks in a row hardly any hint fault comes from a thread that is visited
+/// seldom. Looks without faults tell nothing: marks on pages that nobody touches stay, and the
+/// sweep over cold pages comes in bursts.
 fn wait_until_all_are_visited_often(daemon: &Daemon) -> Result<()> {
     const LOOKS: usize = 90;
     let mut before = faults(daemon)?;

@@ -94,9 +94,7 @@ pub fn status_at(up_s: f64) -> Status {
             faults_per_s: 2500,
             budget_per_s: 8192,
             pays: true,
-            pulses: 0,
-            is_pulse: false,
-            rests: false,
+            ..MarkingReport::default()
         }),
         cpu_s: 0.034 * up_s,
         vmstat_growth: [

@@ -24,8 +24,6 @@ CACHE = $${PGHOT_CACHE:-$${XDG_CACHE_HOME:-$$HOME/.cache}/pghot}
 CHART_TEST = "$(CACHE)/helm/python/bin/python" packaging/helm/check.py "$(CACHE)/helm/helm" \
 	"$(CACHE)/helm/podmonitors.yaml"
 
-DEMO = -p pghot-cli -p pghot-workloads -p pghot-testbed -p pghot-bench
-
 .PHONY: setup build demo test test-long lint unit package package-test chart-test docs-samples deny fuzz accuracy costs bench bench-quick doc
 
 setup:
@@ -38,8 +36,8 @@ build: setup
 demo:
 	@testbed/setup.sh --host
 	@testbed/setup.sh --demo & fetch=$$!; \
-		$(CARGO) build --release $(DEMO) && wait $$fetch
-	@target/release/pghot-bench --preset demo
+		$(CARGO) build --release --workspace && wait $$fetch
+	@$(CARGO) run --quiet --release -p pghot-bench -- --preset demo
 
 lint: setup
 	$(CARGO) fmt --all --check

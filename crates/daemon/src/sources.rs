@@ -184,12 +184,7 @@ impl Sources {
     /// From now on the kernel's scanner marks like that, if hint faults do not stand by. Returns
     /// whether it does.
     pub fn mark(&mut self, visits: Visits) -> bool {
-        let stands_by = !self.arbiter.hint_faults_run();
-        let visits = Visits {
-            is_pulse: visits.is_pulse && !stands_by,
-            rests: visits.rests || stands_by,
-            ..visits
-        };
+        let visits = self.arbiter.visits(visits);
         let host = &mut self.host;
         let running = host.sources.iter_mut().flatten();
         let mut sees_faults = running.filter(|it| it.descriptor().kind == Kind::HintFaults);

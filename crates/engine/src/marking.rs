@@ -65,8 +65,8 @@ pub fn is_for_normal_balancing(is_on: bool, nodes_with_cpus: usize) -> bool {
 const FAULTS_PER_PROMOTION: u64 = 4;
 
 /// Hint faults a second that come within a second of their marks, for only those follow from what
-/// is marked now; by CPU of the machine: at least, which is a fifth of a percent of its time, and
-/// at most.
+/// is marked now; by CPU of the machine: at least, which is a fifth of a percent of its time if
+/// each takes 2 µs, and at most.
 const BUDGET: (u64, u64) = (1024, 4096);
 
 /// At most while the top tier has room: what goes up then costs its move and no more, and the
@@ -160,7 +160,7 @@ impl MarkingReport {
         let faults = format!("{faults_per_s} hint faults a second, {budget_per_s} at most{why}");
         match rests {
             true => {
-                format!("nothing for a moment, since the smallest visits are too much; {faults}")
+                format!("nothing for a moment, for the smallest visits lead to too many; {faults}")
             }
             false => format!(
                 "{size_mb} MB of a process at each visit of the kernel's scanner; {faults}{pulse}"
@@ -273,10 +273,11 @@ impl Marking {
             return;
         }
         if self.rests {
-            self.rests = self.credit < 0 && !is_news;
+            self.rests = self.credit < 0;
             return;
         }
         let (least, usual, most) = SIZE_MB;
+        self.rests = self.size_mb == least && self.faults_per_s > budget && self.credit < 0;
         let is_within = (budget / 2..=budget).contains(&self.faults_per_s);
         // To the middle of what is allowed.
         let wanted_mb = self.size_mb * budget * 3 / 4 / self.faults_per_s.max(1);
@@ -285,7 +286,6 @@ impl Marking {
         } else if is_within {
             self.size_mb
         } else {
-            self.rests = self.size_mb == least && wanted_mb < least && self.credit < 0;
             wanted_mb.min(self.size_mb * GROWTH).clamp(least, most)
         };
     }

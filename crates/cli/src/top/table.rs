@@ -182,11 +182,8 @@ fn share(far: u64, near: u64, look: Look) -> Cell {
 }
 
 /// What the daemon counted of an owner, in bytes: hot in the lower tier, promoted, demoted.
-fn moves<'a>(
-    owners: impl IntoIterator<Item = &'a OwnerMoves>,
-    is_it: impl Fn(&OwnerMoves) -> bool,
-) -> [Cell; 3] {
-    let mut of_it = owners.into_iter().filter(|owner| is_it(owner)).peekable();
+fn moves<'a>(of_it: impl IntoIterator<Item = &'a OwnerMoves>) -> [Cell; 3] {
+    let mut of_it = of_it.into_iter().peekable();
     if of_it.peek().is_none() {
         return [unknown(), unknown(), unknown()];
     }
@@ -214,8 +211,8 @@ fn groups(model: &Model, look: Look) -> Table {
             number(text, *change)
         });
         let path = printable(&group.path);
-        let [hot, up, down] = moves(counted().map(|it| &it.moves), |it| it.name == group.path);
         let told = counted().find(|it| it.moves.name == group.path);
+        let [hot, up, down] = moves(told.map(|it| &it.moves));
         let of_top = told.and_then(|it| it.share_bytes);
         let limit = told.and_then(|it| it.limit_bytes);
         Row {
@@ -258,7 +255,7 @@ fn programs(model: &Model, look: Look) -> Table {
         let tiers = by_tier.map(|(far, near)| [bytes(far), bytes(near), share(far, near, look)]);
         let [far, near, share] = tiers.unwrap_or_else(|| [unknown(), unknown(), unknown()]);
         let pid = program.pid.to_string();
-        let [hot, up, _] = moves(counted(), |it| it.pid == Some(program.pid));
+        let [hot, up, _] = moves(counted().filter(|it| it.pid == Some(program.pid)));
         Row {
             name: pid.clone(),
             cells: vec![

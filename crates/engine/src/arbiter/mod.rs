@@ -22,6 +22,7 @@ use std::collections::BTreeMap;
 
 use pghot_hotness::Rule;
 
+use crate::marking::Visits;
 use crate::{QuickFault, Settings, Tunable};
 
 /// How long no top-tier node may have had plenty of free memory before hint faults come back, in
@@ -363,8 +364,18 @@ impl Arbiter {
         self.slots.iter().find(is_one).map(|s| s.candidate.name)
     }
 
+    /// What the kernel's scanner is to be told: nothing is marked while hint faults stand by.
+    pub fn visits(&self, wanted: Visits) -> Visits {
+        let run = self.hint_faults_run();
+        Visits {
+            is_pulse: wanted.is_pulse && run,
+            rests: wanted.rests || !run,
+            ..wanted
+        }
+    }
+
     /// Whether a source of hint faults runs, and does not stand by.
-    pub fn hint_faults_run(&self) -> bool {
+    fn hint_faults_run(&self) -> bool {
         let is_one = |slot: &Slot| slot.candidate.kind == Kind::HintFaults && slot.is_running();
         self.slots.iter().any(is_one)
     }

@@ -199,7 +199,7 @@ impl Pghot {
             self.marking.note(now_ms, demand.faults, promoted, has_room);
         }
         if self.times_scans(world) {
-            let visits = self.marking.visits();
+            let visits = self.arbiter.visits(self.marking.visits());
             world.spec.kernel.scan_size_mib = visits.size_mb;
             world.scanner_rests = visits.rests;
         }

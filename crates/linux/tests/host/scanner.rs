@@ -59,8 +59,8 @@ fn a_pulse_ends_as_it_began() {
     assert_eq!(host.scanner(), ["1000", "1000", "60000", "256"]);
 }
 
-/// A scanner that rests marks nothing, and the kernel promotes nothing; a change by others in the
-/// meantime is not taken for it.
+/// A scanner that rests marks nothing, and the kernel promotes nothing. What others set is not
+/// taken for a rest, nor a rest for what others set.
 #[test]
 fn who_rests_comes_back() {
     let host = Host::new("2");
@@ -78,16 +78,18 @@ fn who_rests_comes_back() {
         assert!(mark(&mut knobs, visits(1)).unwrap());
         assert_eq!(host.values(), ["2", "0", "0"]);
     }
-    fs::write(&host.balancing, "0\n").unwrap();
-    assert!(mark(&mut knobs, visits(2)).unwrap());
-    assert_eq!(knobs.foreign().len(), 1, "it stays theirs until it is told");
-    tiering_without_kernel_promotion(&mut knobs).unwrap();
     // Dies at rest.
     mark(&mut knobs, rests).unwrap();
     drop(knobs);
     host.kill();
     host.running().restore().unwrap();
     assert_eq!(host.values(), ["2", "65536", "1000"]);
+    let mut knobs = host.running();
+    fs::write(&host.balancing, "0\n").unwrap();
+    assert!(mark(&mut knobs, visits(2)).unwrap());
+    assert_eq!(knobs.foreign().len(), 1, "it stays theirs until it is told");
+    knobs.restore().unwrap();
+    assert_eq!(host.values(), ["0", "65536", "1000"], "their choice stands");
     // Where normal balancing has work to do it goes on.
     let host = Host::new("3");
     let mut knobs = host.running();

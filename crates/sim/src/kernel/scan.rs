@@ -84,10 +84,7 @@ impl Scan {
             if here > 0 {
                 world.memory.stamp(self.next, world.now_ns / 1_000_000);
                 // Times of marks are kept by block, so it is marked whole, and visits are left out.
-                self.owed_pages += match weight {
-                    1 => 0,
-                    _ => length.saturating_sub(left),
-                };
+                self.owed_pages += length.saturating_sub(left);
                 left = left.saturating_sub(length);
                 marked += here;
             }

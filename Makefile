@@ -37,7 +37,7 @@ demo:
 	@testbed/setup.sh --host
 	@testbed/setup.sh --demo & fetch=$$!; \
 		$(CARGO) build --release --workspace && wait $$fetch
-	@$(CARGO) run --quiet --release -p pghot-bench -- --preset demo
+	@target/release/pghot-bench --preset demo
 
 lint: setup
 	$(CARGO) fmt --all --check
@@ -94,7 +94,7 @@ bench: setup
 
 bench-quick: build
 	@testbed/setup.sh --bench
-	@$(CARGO) run --quiet --release -p pghot-bench -- --preset quick
+	@target/release/pghot-bench --preset quick
 
 doc: setup
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps

@@ -36,7 +36,12 @@ fn every_command_runs(ctx: &mut Ctx) -> Result<()> {
     let begins = |start: &'static str| move |it: &mut Documented| it.0.starts_with(start);
     let on_host = |it: &mut Documented| {
         let of_profile = it.0.contains(PROFILE) && !it.0.starts_with("pghot record");
-        let of_host = ["pghot sim", "pghot advise", "pghot generate", "pghot profile"];
+        let of_host = [
+            "pghot sim",
+            "pghot advise",
+            "pghot generate",
+            "pghot profile",
+        ];
         of_profile || of_host.iter().any(|start| it.0.starts_with(start))
     };
     let on_host: Vec<Documented> = commands.extract_if(.., on_host).collect();

@@ -33,9 +33,11 @@ pub(crate) struct Procs {
 
 /// The fields of `/proc/PID/stat` that matter here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stat {
-    cpu_ticks: u64,
-    start_time: u64,
+pub(crate) struct Stat {
+    /// CPU time used by all threads, in ticks of the kernel.
+    pub cpu_ticks: u64,
+    /// What tells a process from a later one with its id.
+    pub start_time: u64,
     cpu: usize,
 }
 
@@ -74,10 +76,14 @@ impl Procs {
         resident_pages(&text)
     }
 
+    /// What `stat` says of a process; None if it is gone.
+    pub fn stat(&self, pid: i32) -> Option<Stat> {
+        parse_stat(&fs::read_to_string(self.file(pid, "stat")).ok()?)
+    }
+
     /// What tells a process from a later one with its id.
     pub fn start_time(&self, pid: i32) -> Option<u64> {
-        let text = fs::read_to_string(self.file(pid, "stat")).ok()?;
-        Some(parse_stat(&text)?.start_time)
+        Some(self.stat(pid)?.start_time)
     }
 
     /// The program's name, and the CPU time that the process has used, in ticks of the kernel.

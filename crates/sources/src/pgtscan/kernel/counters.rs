@@ -54,6 +54,8 @@ pub(super) struct Counters {
     pub flushes_by_promotion: Counter,
     pub unflushed: Counter,
     pub skipped_opted_out: Counter,
+    /// Used no CPU time since the last look.
+    pub skipped_idle: Counter,
     /// The mmap lock was taken.
     pub skipped_busy: Counter,
     /// Ended, or could not be cleared.
@@ -94,6 +96,7 @@ impl Counters {
             ("flushes_by_promotion", &self.flushes_by_promotion),
             ("unflushed", &self.unflushed),
             ("skipped_opted_out", &self.skipped_opted_out),
+            ("skipped_idle", &self.skipped_idle),
             ("skipped_busy", &self.skipped_busy),
             ("gone", &self.gone),
         ];

@@ -1,6 +1,11 @@
 //! What the scanner knows of one process, and which process is due first. Pure: no clock, no
 //! kernel.
+//!
+//! Who is due and used no CPU time since it was last looked at has touched nothing; it rests. Of
+//! the others the one that used most comes first: a budget is seldom enough for all of two hundred
+//! processes, and an order by age or number spends it on those that sleep.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::time::Duration;
@@ -31,6 +36,11 @@ pub(super) enum Step {
 #[derive(Clone)]
 pub(super) struct Process {
     pub start_time: u64,
+    /// CPU time used, in ticks of the kernel, by the last reading and at the last look.
+    pub cpu_ticks: u64,
+    cpu_ticks_looked: u64,
+    /// It used none since it was last looked at.
+    pub is_resting: bool,
     pub step: Step,
     pub due: Duration,
     pub adapt: Adapt,
@@ -52,9 +62,13 @@ pub(super) struct Process {
 }
 
 impl Process {
+    /// A process that may be looked at from `due` on. All CPU time that it ever used counts.
     pub fn new(start_time: u64, due: Duration) -> Process {
         Process {
             start_time,
+            cpu_ticks: 0,
+            cpu_ticks_looked: 0,
+            is_resting: false,
             step: Step::Look,
             due,
             adapt: Adapt::new(),
@@ -68,6 +82,19 @@ impl Process {
             look_again: LOOK_MIN,
             last_read: None,
         }
+    }
+
+    /// Notes the CPU time that the process has used by now.
+    pub fn used(&mut self, cpu_ticks: u64) {
+        self.cpu_ticks = cpu_ticks;
+        self.is_resting &= cpu_ticks == self.cpu_ticks_looked;
+    }
+
+    /// Whether a look may find anything: from now on only CPU time used later counts.
+    pub fn is_worth_a_look(&mut self, cpu_ticks: u64) -> bool {
+        self.is_resting = cpu_ticks == self.cpu_ticks_looked;
+        (self.cpu_ticks, self.cpu_ticks_looked) = (cpu_ticks, cpu_ticks);
+        !self.is_resting
     }
 
     pub fn then(&mut self, step: Step, due: Duration) {
@@ -113,7 +140,8 @@ impl Process {
     }
 }
 
-/// Which process is due first, and when. `wait` is what the budget asks of new work.
+/// Which process is due first, and when; of several, one whose series has begun, then the one that
+/// used most CPU time. `wait` is what the budget asks of new work.
 pub(super) fn next_due(
     processes: &HashMap<i32, Process>,
     now: Duration,
@@ -123,19 +151,24 @@ pub(super) fn next_due(
     let in_series = processes.values().filter(|p| p.is_in_series(now, window));
     let under_way: u64 = in_series.map(|p| p.entries).sum();
     let due = |(pid, process): (&i32, &Process)| {
+        let is_in_series = process.is_in_series(now, window);
         let is_too_much = process.step == Step::Clear
             && under_way > 0
             && under_way + process.entries > UNDER_WAY_MAX_ENTRIES;
-        let held = if process.is_in_series(now, window) {
+        let held = if is_in_series {
             Duration::ZERO
         } else if is_too_much {
             wait.max(UNDER_WAY_PAUSE)
         } else {
             wait
         };
-        (process.due.max(now + held), *pid)
+        let unseen_ticks = process.cpu_ticks.saturating_sub(process.cpu_ticks_looked);
+        let order = (!is_in_series, Reverse(unseen_ticks), process.due);
+        (process.due.max(now + held), order, *pid)
     };
-    processes.iter().map(due).min()
+    let awake = processes.iter().filter(|(_, process)| !process.is_resting);
+    let (due, _, pid) = awake.map(due).min()?;
+    Some((due, pid))
 }
 
 #[cfg(test)]
@@ -178,6 +211,37 @@ mod tests {
         assert_eq!(next(&[new.clone(), begun], debt), Some((NOW, 2)));
         assert_eq!(next(&[new, reading], debt), Some((NOW, 2)));
         assert_eq!(next(&[], debt), None);
+    }
+
+    #[test]
+    fn who_used_most_comes_first_and_who_used_none_rests() {
+        let used = |ticks: u64| {
+            let mut process = process(Step::Look, 10, None);
+            process.due = NOW - Duration::from_secs(1);
+            process.used(ticks);
+            process
+        };
+        let mut looked = used(700);
+        assert!(looked.is_worth_a_look(700));
+        let wait = Duration::from_secs(2);
+        let all = [used(3), looked.clone(), used(9)];
+        assert_eq!(next(&all, wait), Some((NOW + wait, 3)));
+        assert_eq!(next(&all[..2], wait), Some((NOW + wait, 1)));
+
+        assert!(!looked.is_worth_a_look(700));
+        assert_eq!(next(&[looked.clone()], wait), None);
+        looked.used(700);
+        assert!(looked.is_resting);
+        looked.used(701);
+        assert_eq!(next(&[looked], wait), Some((NOW + wait, 1)));
+    }
+
+    #[test]
+    fn a_series_comes_before_a_busier_process() {
+        let mut busy = process(Step::Look, 10, None);
+        busy.used(1000);
+        let begun = process(Step::Clear, 10, Some(NOW - Duration::from_secs(1)));
+        assert_eq!(next(&[busy, begun], Duration::ZERO), Some((NOW, 2)));
     }
 
     #[test]

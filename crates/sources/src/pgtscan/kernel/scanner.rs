@@ -4,7 +4,7 @@
 //! again and again: clear, flush, wait, read. While one waits, others are worked on, one step at a
 //! time; a process has one scan in flight at most.
 
-use std::collections::hash_map::{Entry, HashMap};
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -95,7 +95,9 @@ impl Scanner {
             if before != hint_faults_run {
                 // Whoever had nothing to report may have now.
                 for process in processes.values_mut() {
+                    let cpu_ticks = process.cpu_ticks;
                     *process = Process::new(process.start_time, now);
+                    process.used(cpu_ticks);
                 }
             }
             let cpu_before = std::mem::replace(&mut cpu, thread_cpu());
@@ -145,16 +147,16 @@ impl Scanner {
             if pid == own || processes.len() == PROCESSES_MAX {
                 continue;
             }
-            let Some(start_time) = self.procs.start_time(pid) else {
+            let Some(stat) = self.procs.stat(pid) else {
                 continue;
             };
+            let start_time = stat.start_time;
             let kept = known.remove(&pid).filter(|p| p.start_time == start_time);
             has_new |= kept.is_none();
-            if let Entry::Vacant(slot) = processes.entry(pid) {
-                slot.insert(
-                    kept.unwrap_or_else(|| Process::new(start_time, now + FIRST_LOOK_DELAY)),
-                );
-            }
+            let new = || Process::new(start_time, now + FIRST_LOOK_DELAY);
+            let mut process = kept.unwrap_or_else(new);
+            process.used(stat.cpu_ticks);
+            processes.insert(pid, process);
         }
         self.counters.processes.set(processes.len() as u64);
         let in_lower = processes.values().filter(|p| !p.lower.is_empty()).count();
@@ -163,6 +165,16 @@ impl Scanner {
     }
 
     fn step(&mut self, pid: i32, process: &mut Process, pace: &Pace) -> Result<(), Gone> {
+        let stat = self.procs.stat(pid).ok_or(Gone)?;
+        if stat.start_time != process.start_time {
+            return Err(Gone);
+        }
+        if !process.is_in_series(monotonic(), self.window())
+            && !process.is_worth_a_look(stat.cpu_ticks)
+        {
+            self.counters.skipped_idle.add(1);
+            return Ok(());
+        }
         match process.step {
             Step::Look => self.look(pid, process, pace),
             Step::Clear => self.clear(pid, process),
@@ -210,9 +222,6 @@ impl Scanner {
         if self.procs.is_opted_out(pid) {
             process.then(Step::Look, monotonic());
             return Ok(());
-        }
-        if self.procs.start_time(pid) != Some(process.start_time) {
-            return Err(Gone);
         }
         let config = self.config();
         // All of the process is cleared that way, also what was not walked.

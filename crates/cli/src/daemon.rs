@@ -6,7 +6,7 @@ use pghot_daemon::config::DAEMON_OPTIONS;
 use pghot_daemon::log::Log;
 use pghot_daemon::run;
 use pghot_linux::keeper::Keeper;
-use pghot_linux::{PROC, SysRoot, rights};
+use pghot_linux::{PROC, SysRoot, refused_calls, rights};
 use pghot_sources::tunables;
 
 use crate::args::{config, option_arg, options, paths, tunable_arg};
@@ -50,6 +50,7 @@ pub fn run(matches: &ArgMatches) -> Result<()> {
     rights::protect();
     let keeper = Keeper::fork(&root, &options.state_file, || Log::start(format))?;
     rights::drop_to(&options.user)?;
+    refused_calls::refuse()?;
     let log = Log::start(format)?;
     let ended = run::run(options, &root, keeper);
     Ok(ended.inspect_err(|error| log.note_failure(error))?)

@@ -23,6 +23,7 @@ pub mod probe;
 pub mod processes;
 pub mod programs;
 pub mod reclaimer;
+pub mod refused_calls;
 pub mod resolver;
 pub mod rights;
 pub mod root;

@@ -12,6 +12,7 @@ use rustix::thread::{
 };
 
 use super::books::Books;
+use crate::refused_calls;
 
 /// Signals that are meant for the daemon: whoever stops a service or a terminal job sends them to
 /// all of its processes, and the keeper ends when the daemon has.
@@ -51,7 +52,7 @@ pub(super) fn fork<L>(
 }
 
 /// Leaves the keeper its two files, the log, and the one capability that a setting asks for
-/// (`kernel.numa_balancing`); files of root it may write as root. In a session of its own it
+/// (`kernel.numa_balancing`); files of root it may write as root, but run no program. In a session of its own it
 /// survives whoever kills the daemon's group.
 fn confine(socket: &OwnedFd, daemon: &File) -> io::Result<()> {
     for signal in NOT_FOR_US {
@@ -75,7 +76,8 @@ fn confine(socket: &OwnedFd, daemon: &File) -> io::Result<()> {
         permitted: kept,
         inheritable: CapabilitySet::empty(),
     };
-    Ok(set_capabilities(None, sets)?)
+    set_capabilities(None, sets)?;
+    refused_calls::refuse().map_err(io::Error::other)
 }
 
 /// Closes the descriptors between two others.

@@ -8,8 +8,9 @@
 #   testbed/setup.sh --host      packages of this host only, with which pghot can be built
 #   testbed/setup.sh --demo      besides only what `make demo` needs: the first kernel of
 #                                kernels.toml and the emulator
-#   testbed/setup.sh --bench     also put the programs of the benchmarks in place: redis-server and
-#                                fio from the host's own release, memtierd from the host itself
+#   testbed/setup.sh --bench     also put the programs of the benchmarks in place: redis-server, fio
+#                                and PostgreSQL from the host's own release, memtierd from the host
+#                                itself
 #   testbed/setup.sh --package   also what builds and tests packages: debhelper, rpm, umoci, a
 #                                Debian with systemd of the host's own release, for guests, and
 #                                helm with the schemas of Kubernetes; helm is built with Go 1.26
@@ -247,12 +248,15 @@ fetch_emulator() {
 
 # --- Programs of the benchmarks -------------------------------------------------------------------
 
-# fetch_program NAME PACKAGE...: unpacks the packages, and those they depend on that this host
-# lacks, into $cache/bench/NAME. Nothing is installed: redis-server would start a service.
-fetch_program() {
+open_own_suite() {
+    open_suite "$(. /etc/os-release && echo "${VERSION_CODENAME:-bookworm}")" "$1"
+}
+
+# unpack_all NAME PACKAGE...: unpacks the packages, and those they depend on that this host lacks,
+# into $work/root. Nothing is installed: redis-server would start a service.
+unpack_all() {
     local name=$1 packages=()
     shift
-    open_suite "$(. /etc/os-release && echo "${VERSION_CODENAME:-bookworm}")" "$name"
     mapfile -t packages < <(
         printf '%s\n' "$@"
         private_apt apt-get install --simulate --no-install-recommends "$@" 2>>"$work/log" |
@@ -261,8 +265,29 @@ fetch_program() {
     mapfile -t packages < <(printf '%s\n' "${packages[@]}" | sort -u)
     say "fetching $name: ${#packages[@]} packages"
     unpack "$name" "${packages[@]}"
-    runs "$work/root" "$name"
-    replace "$work/root" "bench/$name"
+}
+
+# fetch_program NAME PACKAGE...: puts a program of the packages into $cache/bench/NAME.
+fetch_program() {
+    open_own_suite "$1"
+    unpack_all "$@"
+    runs "$work/root" "$1"
+    replace "$work/root" "bench/$1"
+}
+
+# Its programs are in a folder of the version's own, from where guests get no libraries.
+fetch_postgres() {
+    local program version
+    open_own_suite PostgreSQL
+    version=$(private_apt apt-cache depends postgresql |
+        sed -n 's/^ *Depends: postgresql-\([0-9]*\)$/\1/p')
+    unpack_all postgres "postgresql-$version" "postgresql-client-$version"
+    mkdir -p "$work/root/usr/bin"
+    for program in postgres initdb pgbench psql; do
+        cp "$work/root/usr/lib/postgresql/$version/bin/$program" "$work/root/usr/bin/"
+    done
+    runs "$work/root" postgres
+    replace "$work/root" bench/postgres
 }
 
 # runs ROOT NAME: fails if a program does not run with the libraries that were unpacked with it.
@@ -300,7 +325,7 @@ attempt() {
 
 # Only prometheus and promtool; what the package depends on is for its web pages.
 fetch_prometheus() {
-    open_suite "$(. /etc/os-release && echo "${VERSION_CODENAME:-bookworm}")" prometheus
+    open_own_suite prometheus
     say "fetching prometheus"
     unpack prometheus prometheus
     runs "$work/root" prometheus
@@ -329,6 +354,8 @@ fetch_bench() {
     [[ $refresh == no && -x $cache/bench/redis-server/usr/bin/redis-server ]] ||
         attempt redis-server fetch_program redis-server redis-server redis-tools
     [[ $refresh == no && -x $cache/bench/fio/usr/bin/fio ]] || attempt fio fetch_program fio fio
+    [[ $refresh == no && -x $cache/bench/postgres/usr/bin/postgres ]] ||
+        attempt postgres fetch_postgres
     attempt memtierd take_memtierd
 }
 

@@ -256,7 +256,8 @@ impl Server {
         let first = self.buffers / PAGE_BYTES;
         let count = pages.last().map_or(0, |last| last + 1);
         let read = format!(
-            "dd if=/proc/{}/pagemap bs=8 skip={first} count={count} 2>/dev/null | od -An -v -tu8 -w8",
+            "dd if=/proc/{}/pagemap bs=8 skip={first} count={count} 2>/dev/null | \
+             od -An -v -tu8 -w8",
             busy.trim()
         );
         let entries = self.vm.exec(&["sh", "-c", &read])?.success()?.stdout;

@@ -52,8 +52,8 @@ pub(super) fn fork<L>(
 }
 
 /// Leaves the keeper its two files, the log, and the one capability that a setting asks for
-/// (`kernel.numa_balancing`); files of root it may write as root, but run no program. In a session of its own it
-/// survives whoever kills the daemon's group.
+/// (`kernel.numa_balancing`); files of root it may write as root, but run no program. In a
+/// session of its own it survives whoever kills the daemon's group.
 fn confine(socket: &OwnedFd, daemon: &File) -> io::Result<()> {
     for signal in NOT_FOR_US {
         // SAFETY: to ignore a signal runs no code of ours.

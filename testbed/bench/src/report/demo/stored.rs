@@ -45,7 +45,9 @@ pub fn table(data: &Value) -> String {
             None => text += " |\n",
         }
     }
-    let kernel = data["kernel"].as_str().unwrap_or_default();
+    // Without what the distribution adds.
+    let release = data["kernel"].as_str().unwrap_or_default();
+    let kernel = release.split('+').next().unwrap_or(release);
     text + &format!(
         "\nRounds: {}, on kernel {kernel} (`make demo`); a run ends when all is promoted, or after \
          {:.0} s.\n",
@@ -95,7 +97,7 @@ mod tests {
             })
         };
         let demo = json!({
-            "kernel": "6.12.1", "rounds": 3,
+            "kernel": "6.12.1+deb12", "rounds": 3,
             "systems": {
                 "none": system(Value::Null, [0.0, 0.0]),
                 "numab2": system(json!(2.0), [1.0, 3.0]),

@@ -86,7 +86,12 @@ pub fn store(bench_json: &Path, pairs: &[Pair], docs: &Path) -> Result<()> {
 /// Takes what a demo wrote into `docs`, without its single runs.
 pub fn store_demo(demo_json: &Path, docs: &Path) -> Result<()> {
     let all = serde_json::from_str(&read(demo_json)?)?;
-    put(&DEMO, &demo::stored::data(all, &commit()?), docs)
+    let data = demo::stored::data(all, &commit()?);
+    put(
+        &DEMO,
+        &data.context("the table takes all systems of the demo")?,
+        docs,
+    )
 }
 
 /// New groups, and earlier ones of other cells. Modelled times are only comparable if everything

@@ -12,12 +12,11 @@ const SYSTEMS: [(&str, &str); 3] = [
 ];
 
 /// What of `demo.json` is kept: all but the single runs, and how long the longest of them took.
-pub fn data(mut demo: Value, commit: &str) -> Value {
+/// `None` if a system of the table was not run.
+pub fn data(mut demo: Value, commit: &str) -> Option<Value> {
     let mut longest_s = 0.0_f64;
     for (key, _) in SYSTEMS {
-        let Some(system) = demo["systems"][key].as_object_mut() else {
-            continue;
-        };
+        let system = demo.get_mut("systems")?.get_mut(key)?.as_object_mut()?;
         let runs = system.remove("runs").unwrap_or_default();
         let times = runs.as_array().into_iter().flatten();
         let times = times.filter_map(|run| run["elapsed_s"].as_f64());
@@ -25,7 +24,7 @@ pub fn data(mut demo: Value, commit: &str) -> Value {
     }
     demo["longest_run_s"] = json!(longest_s);
     demo["commit"] = commit.into();
-    demo
+    Some(demo)
 }
 
 /// The table, and a line about where it is from.
@@ -104,7 +103,8 @@ mod tests {
                 "pghot": system(json!(1.5), [1.5, 1.5]),
             },
         });
-        let data = data(demo, "abc");
+        assert_eq!(data(json!({"systems": {"none": {}}}), "abc"), None);
+        let data = data(demo, "abc").unwrap();
         assert!(data["systems"]["pghot"]["runs"].is_null());
         let table = table(&data);
         let rows: Vec<&str> = table.lines().collect();

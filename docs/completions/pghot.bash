@@ -937,7 +937,7 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__metrics)
-            opts="-h --openmetrics --config --socket --help"
+            opts="-h --openmetrics --config --socket --status-socket --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -959,6 +959,21 @@ _pghot() {
                     return 0
                     ;;
                 --socket)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                --status-socket)
                     local oldifs
                     if [ -n "${IFS+x}" ]; then
                         oldifs="$IFS"

@@ -86,6 +86,7 @@ complete -c pghot -n "__fish_pghot_using_subcommand status" -l json -d 'Print JS
 complete -c pghot -n "__fish_pghot_using_subcommand status" -s h -l help -d 'Print help'
 complete -c pghot -n "__fish_pghot_using_subcommand metrics" -l config -d 'The config file, in TOML [default: /etc/pghot/pghot.toml, if it exists]' -r -F
 complete -c pghot -n "__fish_pghot_using_subcommand metrics" -l socket -d 'The control socket, on which `pghot status`, `explain` and `set` reach the daemon. [default: /run/pghot/pghot.sock]' -r -F
+complete -c pghot -n "__fish_pghot_using_subcommand metrics" -l status-socket -d 'Where `pghot top`, `status` and `explain --last` reach the daemon without root: the members of the group `pghot` may connect, if there is such a group. It tells the status and the newest decisions, and changes nothing. [default: /run/pghot/status.sock]' -r -F
 complete -c pghot -n "__fish_pghot_using_subcommand metrics" -l openmetrics -d 'Print OpenMetrics 1.0 instead of Prometheus\'s older text format'
 complete -c pghot -n "__fish_pghot_using_subcommand metrics" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c pghot -n "__fish_pghot_using_subcommand top" -l width -d 'Columns of the frame that --once prints' -r

@@ -1,5 +1,5 @@
-//! The shell blocks of the documents. Each is run by a test in a guest, or says in a comment before
-//! it why it is not:
+//! The shell blocks of the documents. Each is run by a test, those of pghot itself in a guest, or
+//! says in a comment before it why it is not:
 //!
 //! ````text
 //! <!-- not run: it needs a network -->
@@ -35,7 +35,13 @@ pub fn blocks(root: &Path) -> Result<Vec<Block>, Error> {
     let entries = fs::read_dir(&docs).map_err(Error::io(&docs))?;
     let mut pages: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     pages.retain(|page| page.extension().is_some_and(|end| end == "md"));
-    pages.extend(["README.md", "SECURITY.md", "CONTRIBUTING.md"].map(|name| root.join(name)));
+    let others = [
+        "README.md",
+        "SECURITY.md",
+        "CONTRIBUTING.md",
+        "fleet/README.md",
+    ];
+    pages.extend(others.map(|name| root.join(name)));
     pages.sort_unstable();
     let mut blocks = Vec::new();
     for page in pages {
@@ -108,6 +114,39 @@ fn add(block: &mut Block, line: &str) {
     }
 }
 
+/// A sample of a command with what it printed, shortened: `…` stands for what was left out.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// The command.
+    pub command: String,
+    /// The names of the fields that are shown, as they stand in JSON.
+    pub fields: Vec<String>,
+}
+
+/// The samples of a page: blocks in which a command stands behind `$ `, and below it what it
+/// printed.
+pub fn samples(text: &str) -> Vec<Sample> {
+    let mut samples: Vec<Sample> = Vec::new();
+    let mut is_sample = false;
+    for line in text.lines() {
+        if let Some(command) = line.strip_prefix("$ ") {
+            is_sample = true;
+            samples.push(Sample {
+                command: command.to_owned(),
+                fields: Vec::new(),
+            });
+            continue;
+        }
+        is_sample &= !line.starts_with("```");
+        if let (true, Some(sample)) = (is_sample, samples.last_mut()) {
+            let words = line.split('"').collect::<Vec<_>>();
+            let names = words.windows(2).filter(|pair| pair[1].starts_with(':'));
+            (sample.fields).extend(names.map(|pair| format!("\"{}\":", pair[0])));
+        }
+    }
+    samples
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -130,6 +169,16 @@ mod tests {
     }
 
     #[test]
+    fn a_sample_has_a_command_and_fields() {
+        let page = "a \"no\":\n```\n$ x --y\n{\"e\":\"f\",…,\"n\":{\"2\":4}}\n```\n\"no\":\n";
+        let expected = Sample {
+            command: "x --y".to_owned(),
+            fields: ["\"e\":", "\"n\":", "\"2\":"].map(str::to_owned).to_vec(),
+        };
+        assert_eq!(samples(page), [expected]);
+    }
+
+    #[test]
     fn a_sample_is_replaced_and_nothing_else() {
         let page = "a\n<!-- sample: x -->\n```\nold\n```\nb\n```\nc\n```\n";
         let expected = "a\n<!-- sample: x -->\n```\nn\new\n```\nb\n```\nc\n```\n";
@@ -140,7 +189,7 @@ mod tests {
         assert_eq!(with_sample(page, "y", "new"), None);
     }
 
-    /// A test in guests runs commands of pghot, and nothing else.
+    /// A test in guests runs commands of pghot, and nothing else; the tests of `fleet` run its own.
     #[test]
     fn each_block_can_be_run_or_says_why_not() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
@@ -149,7 +198,7 @@ mod tests {
         for block in blocks {
             let is_ours = |command: &String| {
                 let command = command.strip_prefix("target/release/").unwrap_or(command);
-                command.starts_with("pghot ")
+                command.starts_with("pghot ") || command.starts_with("pghot-fleet ")
             };
             let all_ours = block.commands.iter().all(is_ours);
             match &block.not_run {

@@ -70,7 +70,8 @@ pub fn metrics_command() -> Command {
              node_exporter's textfile collector read it. To have the daemon serve them over HTTP, \
              set metrics_address.",
         )
-        .args([openmetrics, config(), option_arg("socket")])
+        .args([openmetrics, config()])
+        .args([option_arg("socket"), option_arg("status_socket")])
 }
 
 /// Runs it.

@@ -90,7 +90,8 @@ struct Args {
     #[arg(long)]
     model: bool,
 
-    /// Take the results into the repository: as data, and as the table of bench.md in this folder
+    /// Take the results into the repository: as data in this folder, and as tables of bench.md and
+    /// the README; of the demo, as that of the README
     #[arg(long, value_name = "DOCS")]
     store: Option<PathBuf>,
 }
@@ -364,6 +365,9 @@ fn demo(args: &Args, matrix: &Matrix, outcomes: &[Outcome]) -> Result<()> {
     std::fs::create_dir_all(&args.out)
         .with_context(|| format!("cannot make {}", args.out.display()))?;
     let table = report::demo::write(&args.out, &machine, outcomes, group, matrix.seeds)?;
+    if let Some(docs) = &args.store {
+        report::docs::store_demo(&args.out.join("demo.json"), docs)?;
+    }
     print!("{table}");
     let html = args.out.join("demo.html");
     println!(

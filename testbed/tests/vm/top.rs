@@ -126,6 +126,10 @@ fn readers(ctx: &mut Ctx) -> Result<()> {
     }
     let frame = run(member, &["top", "--once"])?.success()?.stdout;
     ensure!(line(&frame, "hint_fault")?.contains("running"), "{frame}");
+    let metrics = run(member, &["metrics"])?.success()?.stdout;
+    let promoted = line(&metrics, "pghot_promoted_pages_total{nid=\"2\"}")?;
+    let promoted: f64 = promoted.rsplit(' ').next().unwrap_or("").parse()?;
+    ensure!(promoted >= 8192.0, "{promoted}");
     let decisions = run(member, &["explain", "--last", "9", "--json"])?
         .success()?
         .stdout;
@@ -139,7 +143,9 @@ fn readers(ctx: &mut Ctx) -> Result<()> {
 
     refused(run(member, &["set", "freq_threshold", "2"])?, "as root")?;
     refused(run(member, &["explain", "1", "7f0000000000"])?, "as root")?;
-    refused(run("--clear-groups", &["status"])?, "join the group pghot")?;
+    for command in ["status", "metrics"] {
+        refused(run("--clear-groups", &[command])?, "join the group pghot")?;
+    }
     daemon.stop()?;
     vm.write(GROUPS, &before)?;
     Ok(())

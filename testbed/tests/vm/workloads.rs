@@ -1,8 +1,10 @@
 //! Workloads are right by themselves: what they do, count and find is what it has to be, with
 //! nobody else at work.
 
+use std::path::Path;
+
 use anyhow::{Context, Result, ensure};
-use pghot_testbed::Vm;
+use pghot_testbed::{Vm, documents};
 use serde_json::{Value, json};
 
 use crate::rig::number;
@@ -12,6 +14,7 @@ pub const TESTS: &[Test] = &[
     Test::new("moved_pages_come_back_whole", "tiered3", moved_pages).once(),
     Test::new("autonuma_leaves_zeros", "tiered3", autonuma).once(),
     Test::new("threads_search_alike", "tiered3", searches).once(),
+    Test::new("workloads_print_what_is_documented", "tiered3", samples).once(),
 ];
 
 /// Runs a workload to its end and returns its lines.
@@ -111,5 +114,22 @@ fn searches(ctx: &mut Ctx) -> Result<()> {
     let two = search("--threads 2")?;
     ensure!(one == two, "{one} by one thread, {two} by two");
     ensure!(one != search("--seed 2")?, "seeds make no difference");
+    Ok(())
+}
+
+/// Each command in the page of workloads runs, and prints the fields that are shown below it.
+fn samples(ctx: &mut Ctx) -> Result<()> {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/workloads.md");
+    let samples = documents::samples(&std::fs::read_to_string(page)?);
+    ensure!(samples.len() >= 6, "{samples:#?}");
+    for sample in samples {
+        let command = &sample.command;
+        let argv: Vec<&str> = command.split(' ').collect();
+        let printed = ctx.vm.exec(&argv)?.success()?.stdout;
+        ensure!(!sample.fields.is_empty(), "{command}: no field is shown");
+        for field in &sample.fields {
+            ensure!(printed.contains(field), "{command}: no {field}: {printed}");
+        }
+    }
     Ok(())
 }

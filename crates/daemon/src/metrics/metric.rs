@@ -182,9 +182,9 @@ impl Samples {
     }
 }
 
-/// The label of a node.
-pub(super) fn label(nid: u32) -> Cow<'static, str> {
-    nid.to_string().into()
+/// The label of a node, or of another number.
+pub(super) fn label(number: impl ToString) -> Cow<'static, str> {
+    number.to_string().into()
 }
 
 /// The label of a source.

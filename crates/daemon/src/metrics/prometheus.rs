@@ -1,5 +1,5 @@
 //! Against Prometheus itself, as `testbed/setup.sh` leaves it in the cache: it scrapes a daemon
-//! whose pages are a fake's, and what alerts and board ask for is there.
+//! whose pages are a fake's, and what alerts, board and document ask for is there.
 
 use std::collections::{BTreeSet, HashSet};
 use std::io::{Read, Write};
@@ -246,6 +246,11 @@ impl Drop for Prometheus {
     }
 }
 
+/// For a place in a URL.
+fn escaped(text: &str) -> String {
+    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
+}
+
 fn free_address() -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     listener.local_addr().unwrap()
@@ -293,9 +298,7 @@ impl Prometheus {
 
     /// The values of a query, one for each series.
     fn values(&self, query: &str) -> Vec<f64> {
-        let escape = |byte: u8| format!("%{byte:02X}");
-        let query_text: String = query.bytes().map(escape).collect();
-        let Some(answer) = self.get(&format!("/api/v1/query?query={query_text}")) else {
+        let Some(answer) = self.get(&format!("/api/v1/query?query={}", escaped(query))) else {
             return Vec::new();
         };
         // Not ready yet, it says so in plain text; from then on only a wrong query fails.
@@ -303,6 +306,17 @@ impl Prometheus {
         let value = |series: &Value| series["value"][1].as_str()?.parse().ok();
         let series = answer["data"]["result"].as_array().unwrap();
         series.iter().filter_map(value).collect()
+    }
+
+    /// The values of a label, among such series.
+    fn label_values(&self, label: &str, series: &str) -> BTreeSet<String> {
+        let path = format!(
+            "/api/v1/label/{label}/values?match%5B%5D={}",
+            escaped(series)
+        );
+        let values = self.get(&path).unwrap();
+        let values = values["data"].as_array().unwrap().iter();
+        values.map(|it| it.as_str().unwrap().to_owned()).collect()
     }
 
     /// Waits until a query has one series with a value like that.
@@ -317,6 +331,17 @@ impl Prometheus {
             thread::sleep(Duration::from_millis(100));
         }
     }
+}
+
+/// All expressions of the document, one on each line of its blocks.
+fn documented() -> Vec<String> {
+    let path = packaging().join("../docs/metrics.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let blocks = text.split("```promql\n").skip(1);
+    let blocks = blocks.map(|rest| rest.split("```").next().unwrap());
+    let lines = blocks.flat_map(str::lines);
+    let expressions = lines.map(|line| line.split("  #").next().unwrap().trim());
+    expressions.map(str::to_owned).collect()
 }
 
 /// Makes comparisons tell 0 or 1 instead of leaving series out: a quiet alert has series too.
@@ -334,10 +359,14 @@ fn alerts(prometheus: &Prometheus) -> Vec<String> {
     rules.iter().map(text).collect()
 }
 
-/// All expressions of the board, as Grafana asks them.
-fn board() -> Vec<String> {
+fn board() -> Value {
     let text = std::fs::read_to_string(packaging().join("grafana/pghot.json")).unwrap();
-    let board: Value = serde_json::from_str(&text).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+/// All expressions of the board, as Grafana asks them.
+fn of_board() -> Vec<String> {
+    let board = board();
     let panels = board["panels"].as_array().unwrap().iter();
     let targets = panels.flat_map(|panel| panel["targets"].as_array().unwrap());
     let noted = board["annotations"]["list"].as_array().unwrap();
@@ -403,24 +432,40 @@ fn prometheus_sees_every_promotion_and_rates_survive_a_restart() {
 fn every_expression_has_series(prometheus: &Prometheus) {
     let alerts = alerts(prometheus);
     assert!(alerts.len() >= 8, "{alerts:?}");
-    let board = board();
+    let board = of_board();
     assert!(board.len() >= 20, "{board:?}");
+    let documented = documented();
+    assert!(documented.len() >= 12, "{documented:?}");
     // Two scrapes are needed for a rate.
     prometheus.wait_for("count_over_time(up{job=\"pghot\"}[5m])", |scrapes| {
         scrapes >= 3.0
     });
-    for expression in alerts.iter().chain(&board) {
+    for expression in alerts.iter().chain(&board).chain(&documented) {
         let series = prometheus.values(&telling(expression));
         assert!(!series.is_empty(), "no series: {}", telling(expression));
     }
-    let names = prometheus.get("/api/v1/label/__name__/values").unwrap();
-    let names = names["data"].as_array().unwrap().iter();
-    let names: BTreeSet<&str> = names.filter_map(Value::as_str).collect();
+    every_variable_has_values(prometheus);
+    let names = prometheus.label_values("__name__", "{job=\"pghot\"}");
     for metric in super::METRICS {
         let name = match metric.kind {
             super::Kind::Histogram => format!("{}_bucket", metric.name),
             _ => metric.sample_name(),
         };
-        assert!(names.contains(name.as_str()), "{name} was not scraped");
+        assert!(names.contains(&name), "{name} was not scraped");
+    }
+}
+
+/// The board's variables, as Grafana fills them: `label_values(SERIES, LABEL)`.
+fn every_variable_has_values(prometheus: &Prometheus) {
+    let board = board();
+    let variables = board["templating"]["list"].as_array().unwrap().iter();
+    let asks = variables.filter_map(|it| it["query"]["query"].as_str());
+    let asks: Vec<&str> = asks.collect();
+    assert_eq!(asks.len(), 1, "{asks:?}");
+    for ask in asks {
+        let inner = ask.strip_prefix("label_values(").unwrap();
+        let (series, label) = inner.strip_suffix(')').unwrap().split_once(", ").unwrap();
+        let values = prometheus.label_values(label, series);
+        assert_eq!(values.len(), 1, "{ask}: {values:?}");
     }
 }

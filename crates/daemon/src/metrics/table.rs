@@ -1,8 +1,9 @@
 //! The table of metrics: what each is, and how it is read from a status.
 //!
 //! A counter starts at 0 with the daemon and never goes back while it runs. Labels are bounded:
-//! nodes, sources, tunables, words that `status` and `explain` use too, and the cgroups that the
-//! engine counts apart, of which there are at most [`pghot_engine::owners::CGROUPS_MAX`].
+//! nodes, sources, tunables, words that `status` and `explain` use too, the newest generation of
+//! the configuration, and the cgroups that the engine counts apart, of which there are at most
+//! [`pghot_engine::owners::CGROUPS_MAX`].
 
 use std::borrow::Cow;
 
@@ -394,6 +395,12 @@ pub const METRICS: &[Metric] = &[
         &[],
         "Changes of tunables that were accepted since the daemon started.",
         |status, to| to.whole(status.config_generation),
+    ),
+    gauge(
+        ("pghot_config_info", ""),
+        &["generation"],
+        "Always 1; the label is pghot_config_generation, for joins with other series.",
+        |status, to| to.add(vec![label(status.config_generation)], Value::Whole(1)),
     ),
     counter(
         ("pghot_config_reloads", ""),

@@ -1,4 +1,4 @@
-//! The results that lie in the repository, and the tables of the documents that are made of them.
+//! The results that lie in the repository, and what of the documents is made of them.
 
 use std::fs;
 use std::path::Path;
@@ -8,26 +8,45 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use super::accuracy::{self, array};
+use super::demo;
+use super::figure::figure;
 use crate::measures::with_commas;
 use crate::model::Pair;
 
-/// Around a table.
-const MARKER: &str = "<!-- results -->";
+/// Around a table of results.
+const RESULTS_HERE: &str = "<!-- results -->";
+/// Around what they say in two sentences.
+const FIGURE_HERE: &str = "<!-- figure -->";
+/// Around the table of the demo.
+const DEMO_HERE: &str = "<!-- numbers -->";
 
-/// Data, and the documents with a table of them, with what makes the table.
-type Stored = (
-    &'static str,
-    &'static [(&'static str, fn(&Value) -> String)],
-);
+/// A document, what stands around the part of it that is made of data, and what makes that part.
+type Part = (&'static str, &'static str, fn(&Value) -> String);
+
+/// Data, and what is made of them.
+type Stored = (&'static str, &'static [Part]);
 
 /// What systems do.
 const RESULTS: Stored = (
     "data/bench.json",
-    &[("bench.md", table), ("../README.md", short_table)],
+    &[
+        ("bench.md", RESULTS_HERE, table),
+        ("../README.md", RESULTS_HERE, short_table),
+        ("../README.md", FIGURE_HERE, figure),
+    ],
 );
 
 /// How far the simulator predicts it.
-const ACCURACY: Stored = ("data/model.json", &[("simulator.md", accuracy::table)]);
+const ACCURACY: Stored = (
+    "data/model.json",
+    &[("simulator.md", RESULTS_HERE, accuracy::table)],
+);
+
+/// What `make demo` shows.
+const DEMO: Stored = (
+    "data/demo.json",
+    &[("../README.md", DEMO_HERE, demo::stored::table)],
+);
 
 /// Takes what a comparison wrote into `docs`: its groups as data, and the table of the document;
 /// and the same of the comparison with the simulator, if there was one. Groups of other workloads,
@@ -64,6 +83,17 @@ pub fn store(bench_json: &Path, pairs: &[Pair], docs: &Path) -> Result<()> {
     put(&ACCURACY, &data, docs)
 }
 
+/// Takes what a demo wrote into `docs`, without its single runs.
+pub fn store_demo(demo_json: &Path, docs: &Path) -> Result<()> {
+    let all = serde_json::from_str(&read(demo_json)?)?;
+    let data = demo::stored::data(all, &commit()?);
+    put(
+        &DEMO,
+        &data.context("the table takes all systems of the demo")?,
+        docs,
+    )
+}
+
 /// New groups, and earlier ones of other cells. Modelled times are only comparable if everything
 /// costs the same.
 fn with_earlier(mut new: Vec<Value>, earlier: &Value, costs: &Value) -> Result<Vec<Value>> {
@@ -87,15 +117,15 @@ fn read(path: &Path) -> Result<String> {
     fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-fn put((name, documents): &Stored, data: &Value, docs: &Path) -> Result<()> {
+fn put((name, parts): &Stored, data: &Value, docs: &Path) -> Result<()> {
     let write = |path: &Path, text: String| {
         fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
     };
     fs::create_dir_all(docs.join("data")).context("cannot make the folder of the data")?;
     write(&docs.join(name), serde_json::to_string_pretty(data)? + "\n")?;
-    for (document, table) in *documents {
+    for (document, marker, make) in *parts {
         let document = docs.join(document);
-        let text = with_table(&read(&document)?, &table(data))
+        let text = with_part(&read(&document)?, marker, &make(data))
             .with_context(|| format!("{} has no place for it", document.display()))?;
         write(&document, text)?;
     }
@@ -121,11 +151,11 @@ fn releases(all: &Value) -> Vec<&str> {
     releases
 }
 
-/// The document with this table in it.
-fn with_table(document: &str, table: &str) -> Result<String> {
-    let parts: Vec<&str> = document.split(MARKER).collect();
-    ensure!(parts.len() == 3, "it takes two lines of {MARKER}");
-    Ok([parts[0], MARKER, "\n\n", table, "\n", MARKER, parts[2]].concat())
+/// The document with this text between its two markers.
+fn with_part(document: &str, marker: &str, text: &str) -> Result<String> {
+    let parts: Vec<&str> = document.split(marker).collect();
+    ensure!(parts.len() == 3, "it takes two lines of {marker}");
+    Ok([parts[0], marker, "\n\n", text, "\n", marker, parts[2]].concat())
 }
 
 /// Those first in which pghot does worst.
@@ -187,11 +217,11 @@ fn table(data: &Value) -> String {
     text
 }
 
-fn line<'a>(group: &'a Value, system: &str) -> Option<&'a Value> {
+pub(super) fn line<'a>(group: &'a Value, system: &str) -> Option<&'a Value> {
     array(&group["lines"]).find(|line| line["system"] == *system)
 }
 
-fn total_s(line: &Value) -> f64 {
+pub(super) fn total_s(line: &Value) -> f64 {
     line["total_s"]["median"].as_f64().unwrap_or(f64::NAN)
 }
 
@@ -309,16 +339,16 @@ mod tests {
     #[test]
     fn the_documents_show_the_data_of_the_repository() {
         let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
-        for (data, documents) in [RESULTS, ACCURACY] {
+        for (data, parts) in [RESULTS, ACCURACY, DEMO] {
             let data: Value = serde_json::from_str(&read(&docs.join(data)).unwrap()).unwrap();
-            for (document, table) in documents {
+            for (document, marker, make) in parts {
                 let text = read(&docs.join(document)).unwrap();
                 assert!(
-                    text == with_table(&text, &table(&data)).unwrap(),
+                    text == with_part(&text, marker, &make(&data)).unwrap(),
                     "docs/{document} is not of its data: run pghot-bench with --store docs"
                 );
             }
         }
-        assert!(with_table("no place", "").is_err());
+        assert!(with_part("no place", FIGURE_HERE, "").is_err());
     }
 }

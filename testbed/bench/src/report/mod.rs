@@ -20,6 +20,7 @@ pub mod accuracy;
 mod compare;
 pub mod demo;
 pub mod docs;
+mod figure;
 mod kernel;
 pub mod published;
 

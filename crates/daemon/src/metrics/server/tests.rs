@@ -1,8 +1,10 @@
 //! Clients of every kind against a server.
 
 use std::net::Ipv4Addr;
+use std::os::fd::OwnedFd;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use pghot_engine::fake::FakeMachine;
 use pghot_engine::{Gates, History, Migrator};
@@ -37,6 +39,12 @@ fn get(address: SocketAddr, request: &str) -> String {
     stream.read_to_string(&mut response).unwrap();
     response
 }
+
+/// Seconds of scraping, of which one has to be good.
+const STORMS_MAX: u32 = 6;
+
+/// How much later than otherwise a pass may come while the metrics are scraped.
+const GAP_MAX: Duration = Duration::from_millis(100);
 
 const SCRAPE: &str = "GET /metrics HTTP/1.1\r\nHost: h\r\n\r\n";
 
@@ -107,17 +115,60 @@ fn a_storm_of_scrapes_asks_for_few_statuses() {
     server.stop();
 }
 
-/// Passes a second while `work` goes on.
-fn passes_a_second(shared: &Shared, work: impl FnOnce()) -> f64 {
+/// The longest time without a pass while `work` goes on.
+fn longest_gap(shared: &Shared, work: impl FnOnce()) -> Duration {
     let passes = || lock(&shared.migrators[0].published).totals.passes;
-    let (before, started) = (passes(), Instant::now());
-    work();
-    (passes() - before) as f64 / started.elapsed().as_secs_f64()
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let watch = scope.spawn(|| {
+            let (mut seen, mut since, mut longest) = (passes(), Instant::now(), Duration::ZERO);
+            while !is_over.load(Ordering::Relaxed) {
+                thread::sleep(Duration::from_millis(1));
+                longest = longest.max(since.elapsed());
+                let now = passes();
+                if now != seen {
+                    (seen, since) = (now, Instant::now());
+                }
+            }
+            longest
+        });
+        work();
+        is_over.store(true, Ordering::Relaxed);
+        watch.join().unwrap()
+    })
+}
+
+/// Clients scrape for a second, each again as soon as it is done. Returns how many scrapes were
+/// answered with the metrics, and how many lost their place to others.
+fn storm(address: SocketAddr) -> (u64, u64) {
+    let (answered, refused) = (AtomicU64::new(0), AtomicU64::new(0));
+    let ends = Instant::now() + Duration::from_secs(1);
+    let scrape = || {
+        let mut response = String::new();
+        let mut stream = connect(address);
+        let asked = stream.write_all(SCRAPE.as_bytes());
+        match asked.and_then(|()| stream.read_to_string(&mut response)) {
+            Ok(bytes) if bytes > 0 => {
+                assert!(response.starts_with("HTTP/1.1 200"), "{response}");
+                answered.fetch_add(1, Ordering::Relaxed);
+            }
+            _ => {
+                refused.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    };
+    let again = || {
+        while Instant::now() < ends {
+            scrape();
+        }
+    };
+    thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(again))));
+    (answered.into_inner(), refused.into_inner())
 }
 
 /// The migrator is real, and so are the status and its locks; the pages are a fake's.
 #[test]
-fn a_thousand_scrapes_at_once_delay_no_pass() {
+fn a_thousand_scrapes_a_second_delay_no_pass() {
     let dir = tempfile::tempdir().unwrap();
     let (shared, _) = testing::daemon(dir.path());
     shared.set("kmigrated_sleep_ms", "50").unwrap();
@@ -132,15 +183,17 @@ fn a_thousand_scrapes_at_once_delay_no_pass() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();
     let server = Server::start(listener, move || compose::status(&asked)).unwrap();
-    let calm = passes_a_second(&shared, || thread::sleep(Duration::from_secs(1)));
-    let storm = passes_a_second(&shared, || {
-        let scrape = || assert!(get(address, SCRAPE).starts_with("HTTP/1.1 200"));
-        let many = || (0..250).for_each(|_| scrape());
-        thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(many))));
+    // Threads of this test take CPU time from the migrator, and so does whatever else the host
+    // does: a single quiet second proves that scrapes do not hold passes up.
+    let is_calm = (0..STORMS_MAX).any(|_| {
+        let calm = longest_gap(&shared, || thread::sleep(Duration::from_secs(1)));
+        let (mut answered, mut refused) = (0, 0);
+        let scraped = longest_gap(&shared, || (answered, refused) = storm(address));
+        println!("{answered} scrapes answered and {refused} refused in a second");
+        println!("longest gap between passes: {scraped:?}, without scrapes {calm:?}");
+        answered + refused >= 1000 && scraped < calm + GAP_MAX
     });
-    // Threads of this test take CPU time from the migrator, too.
-    println!("{storm:.1} passes a second while scraped, {calm:.1} otherwise");
-    assert!(storm > calm / 2.0);
+    assert!(is_calm, "see above what each of the seconds had");
     shared.stop.request();
     server.stop();
     passes.join().unwrap();
@@ -166,6 +219,45 @@ fn silent_and_slow_clients_hold_nobody_up() {
     let before = Instant::now();
     server.stop();
     assert!(before.elapsed() < DEADLINE / 2, "no client delays the end");
+}
+
+/// The test is its own child: it takes the socket as descriptor 3, as systemd passes it.
+#[test]
+fn a_socket_that_was_passed_is_served_instead_of_the_address() {
+    if std::env::var_os("LISTEN_FDS").is_some() {
+        return serve_what_was_passed();
+    }
+    let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = socket.local_addr().unwrap();
+    let this = "metrics::server::tests::a_socket_that_was_passed_is_served_instead_of_the_address";
+    let script = "exec 3<&0 </dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" --exact \"$1\"";
+    let child = Command::new("sh")
+        .args(["-c", script])
+        .args([std::env::current_exe().unwrap().as_os_str(), this.as_ref()])
+        .stdin(OwnedFd::from(socket))
+        .stdout(Stdio::null())
+        .spawn();
+    let mut child = child.unwrap();
+    // Who connects waits until the child serves.
+    let scraped = get(address, SCRAPE);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(scraped.starts_with("HTTP/1.1 200"), "{scraped}");
+    assert!(scraped.contains("\npghot_config_generation 7\n"));
+}
+
+/// The child's part; its parent ends it before its time is over.
+fn serve_what_was_passed() {
+    // An address that nobody could bind.
+    let foreign = "192.0.2.1:9464".parse().unwrap();
+    let passed = listen(Some(foreign)).unwrap().unwrap();
+    let status = || Status {
+        config_generation: 7,
+        ..Status::default()
+    };
+    let server = Server::start(passed, status).unwrap();
+    thread::sleep(4 * DEADLINE);
+    server.stop();
 }
 
 #[test]

@@ -15,6 +15,7 @@ use crate::summary::{Group, Line};
 use crate::systems::{self, System};
 
 mod page;
+pub mod stored;
 
 /// The rows of the comparison: a measure, its name for people, and one sentence more for the page.
 const ROWS: [(&str, &str, &str); 10] = [

@@ -109,7 +109,7 @@ pub fn run(matches: &ArgMatches) -> Result<()> {
     let most = shown.first().map(|process| {
         let mut text = text::map(&profile, process, ink, rows, width);
         if shown.len() > 1 {
-            text += &text::others(&shown[1..], width);
+            text += &text::others(&shown[1..], ink, width);
         }
         text
     });

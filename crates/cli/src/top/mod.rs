@@ -13,6 +13,8 @@ pub mod look;
 mod model;
 mod nodes;
 mod rates;
+#[cfg(test)]
+mod reasons;
 mod rows;
 mod screen;
 mod table;

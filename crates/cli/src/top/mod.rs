@@ -10,6 +10,8 @@ mod film;
 mod history;
 mod keys;
 pub mod look;
+#[cfg(test)]
+mod many;
 mod model;
 mod nodes;
 mod rates;

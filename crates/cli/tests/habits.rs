@@ -34,7 +34,11 @@ fn pghot(args: &[&str]) -> Ran {
 fn pghot_as_nobody(dir: &Path, args: &[&str]) -> Ran {
     let copy = dir.join("pghot");
     if !copy.exists() {
-        std::fs::copy(env!("CARGO_BIN_EXE_pghot"), &copy).unwrap();
+        // By a process of its own: one that another test starts meanwhile would inherit the open
+        // file, and then it cannot be run.
+        let mut cp = Command::new("cp");
+        let copied = cp.arg(env!("CARGO_BIN_EXE_pghot")).arg(&copy).status();
+        assert!(copied.unwrap().success());
     }
     let mut command = Command::new(copy);
     command.args(args).current_dir("/");

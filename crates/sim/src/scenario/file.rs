@@ -316,7 +316,7 @@ mod tests {
             (
                 "scan_size_mib",
                 "scan_size_mb",
-                10,
+                11,
                 "there is no key `scan_size_mb`: did you mean `scan_size_mib`?",
             ),
             (

@@ -1506,7 +1506,7 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__set)
-            opts="-h --save --config --socket --help freq_threshold freq_window_ms target_nid kmigrated_sleep_ms kmigrated_batch_nr promote_rate_limit_MBps demote_rate_limit_MBps quick_fault_ms enabled_sources scan_stall_max_ms scan_cpu_max_percent"
+            opts="-h --save --config --socket --help freq_threshold freq_window_ms target_nid kmigrated_sleep_ms kmigrated_batch_nr promote_rate_limit_MBps demote_rate_limit_MBps quick_fault_ms enabled_sources scan_stall_max_ms scan_cpu_max_percent nearest hint_fault hw_sample pgtscan page_cache mglru app_hint default none"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

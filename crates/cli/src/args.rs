@@ -108,15 +108,28 @@ pub fn tunable_arg(tunable: &'static Tunable) -> Arg {
         .help_heading("Tunables")
         .help(format!("{summary} [{facts}]"))
         .long_help(format!("{} [{facts}]", tunable.doc));
-    match tunable.kind {
-        Kind::Number => arg,
-        Kind::Node => arg.value_parser(Known::names(["nearest"])),
-        Kind::Set { members, .. } => {
-            let names = members.iter().map(|(name, _)| *name);
-            arg.value_parser(Known::names(names.chain(["default", "none"])))
-        }
+    match words(tunable) {
+        words if words.is_empty() => arg,
+        words => arg.value_parser(Known::names(words)),
     }
     .hide_possible_values(true)
+}
+
+/// The words that a tunable takes instead of a number.
+fn words(tunable: &Tunable) -> Vec<&'static str> {
+    match tunable.kind {
+        Kind::Number => Vec::new(),
+        Kind::Node => vec!["nearest"],
+        Kind::Set { members, .. } => {
+            let names = members.iter().map(|(name, _)| *name);
+            names.chain(["default", "none"]).collect()
+        }
+    }
+}
+
+/// The words of all tunables: completions are made before anybody has said which one it is.
+pub fn known_words() -> Known {
+    Known::names(tunables::all().flat_map(words))
 }
 
 /// Default and range of a tunable, in both modes where they differ.

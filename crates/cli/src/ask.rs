@@ -16,6 +16,7 @@ use crate::args::{config, json, option_arg, paths};
 use crate::exit::Failure;
 use crate::json::{Decisions, Versioned};
 use crate::output::{lines, say, say_json, write_page};
+use crate::top::look::Look;
 use crate::{show_explain, show_owners, show_status, status_page};
 
 /// The command `pghot status`.
@@ -51,7 +52,10 @@ pub fn status(matches: &ArgMatches) -> Result<()> {
         Response::Status(status) if matches.get_flag("json") => say_json(&status),
         Response::Status(status) => match matches.get_one::<PathBuf>("html") {
             Some(path) => write_page(path, &status_page::page(&status)),
-            None => say(&show_status::text(&status)),
+            None => {
+                let look = Look::of(|name| std::env::var(name).ok());
+                say(&look.letters(&show_status::text(&status)))
+            }
         },
         _ => Err(unexpected()),
     }

@@ -10,7 +10,7 @@ use pghot_daemon::protocol::{Request, Response};
 use pghot_daemon::status::{ReloadReport, Status};
 use pghot_sources::tunables;
 
-use crate::args::{config, known_tunables, option_arg};
+use crate::args::{config, known_tunables, known_words, option_arg};
 use crate::ask::{request, unexpected};
 use crate::exit::Failure;
 use crate::output::{lines, say};
@@ -24,6 +24,8 @@ pub fn set_command() -> Command {
         .help("Which one");
     let value = Arg::new("value")
         .value_name("VALUE")
+        .value_parser(known_words())
+        .hide_possible_values(true)
         .required(true)
         .allow_negative_numbers(true)
         .help("Its new value: a number, hexadecimal with 0x, or a word that the tunable takes");

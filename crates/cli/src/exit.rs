@@ -20,10 +20,12 @@ pub const NOT_RUNNING: u8 = 3;
 /// The user's rights do not suffice.
 pub const DENIED: u8 = 4;
 
-/// For `--help` and the man page.
+/// For `--help` and the man page. A damaged state file is no fault of who calls, and a daemon that
+/// systemd starts again may find it mended: 2 would tell systemd not to.
 pub const HELP: &str = "Exit status: 0 if all is well; 2 for what is invalid on the command line, \
-                        in the config file or in another file that is read; 3 if the daemon is \
-                        not running; 4 without the permission; 1 on any other error.";
+                        in the config file, or in a scenario, table or profile that was named; 3 \
+                        if the daemon is not running; 4 without the permission; 1 on any other \
+                        error, such as a damaged state file.";
 
 /// An error of a kind that has a status of its own; the sentence says what.
 #[derive(Debug)]
@@ -96,6 +98,9 @@ mod tests {
 
     use anyhow::anyhow;
     use pghot_daemon::config::parse_file;
+    use pghot_daemon::error::RestoreError;
+    use pghot_linux::keeper::KeeperError;
+    use pghot_linux::knobs::KnobsError;
 
     use super::*;
 
@@ -105,7 +110,11 @@ mod tests {
         let path = || PathBuf::from("/etc/pghot/pghot.toml");
         let socket = || "/run/pghot/pghot.sock".to_owned();
         let (meaning, advice) = (String::new(), "");
-        let table: [(anyhow::Error, u8); 12] = [
+        let damaged = || KnobsError::Corrupt {
+            path: PathBuf::from("/run/pghot/state.json"),
+            why: String::new(),
+        };
+        let table: [(anyhow::Error, u8); 14] = [
             (Failure::Usage(String::new()).into(), USAGE),
             (parse_file(Path::new("x"), "x").unwrap_err().into(), USAGE),
             (
@@ -142,6 +151,11 @@ mod tests {
                 DENIED,
             ),
             (RunError::NoLowerTier.into(), OTHER),
+            (RestoreError::from(damaged()).into(), OTHER),
+            (
+                RunError::from(KeeperError::Refused(damaged().to_string())).into(),
+                OTHER,
+            ),
             (anyhow!("anything"), OTHER),
         ];
         for (error, expected) in table {

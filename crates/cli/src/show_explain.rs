@@ -30,10 +30,11 @@ pub fn table(decisions: &[DecisionReport]) -> String {
             .address
             .map_or("-".to_owned(), |address| format!("{address:x}"));
         let age = format!("{} ms", decision.age_ms);
+        let what = format!("{} ({})", decision.why, decision.outcome);
         let _ = writeln!(
             text,
-            "{ago:>10}  {way:>11}  {owner:>16}  {address:>16}  {pages:>5}  {freq:>4}  {age:>7}  {}",
-            decision.why
+            "{ago:>10}  {way:>11}  {owner:>16}  {address:>16}  {pages:>5}  {freq:>4}  \
+             {age:>7}  {what}"
         );
     }
     text

@@ -34,7 +34,11 @@ fn pghot(args: &[&str]) -> Ran {
 fn pghot_as_nobody(dir: &Path, args: &[&str]) -> Ran {
     let copy = dir.join("pghot");
     if !copy.exists() {
-        std::fs::copy(env!("CARGO_BIN_EXE_pghot"), &copy).unwrap();
+        // By a process of its own: one that another test starts meanwhile would inherit the open
+        // file, and then it cannot be run.
+        let mut cp = Command::new("cp");
+        let copied = cp.arg(env!("CARGO_BIN_EXE_pghot")).arg(&copy).status();
+        assert!(copied.unwrap().success());
     }
     let mut command = Command::new(copy);
     command.args(args).current_dir("/");
@@ -188,6 +192,28 @@ fn completions_know_what_a_value_can_be() {
             assert!(is_fish || ran.stdout.contains(value), "{shell}: {value}");
         }
     }
+}
+
+/// As bash asks when somebody types the beginning of a value and a tab.
+#[test]
+fn bash_completes_what_a_tunable_can_be() {
+    let completed = |words: &str, typed: &str| {
+        let script = format!(
+            "source <({} completions bash); COMP_WORDS=(pghot {words} '{typed}'); \
+             COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); \
+             _pghot pghot '{typed}' \"${{COMP_WORDS[COMP_CWORD - 1]}}\"; echo ${{COMPREPLY[@]}}",
+            env!("CARGO_BIN_EXE_pghot")
+        );
+        let ran = ran(Command::new("bash").args(["-c", &script]));
+        assert_eq!(ran.stderr, "", "{script}");
+        ran.stdout.trim().to_owned()
+    };
+    assert_eq!(completed("set enabled_sources", "page"), "page_cache");
+    assert_eq!(completed("set target_nid", "near"), "nearest");
+    assert_eq!(completed("set", "target"), "target_nid");
+    assert_eq!(completed("run --enabled-sources", "page"), "page_cache");
+    // What is no word goes through as it is.
+    assert_eq!(completed("set freq_threshold", "3"), "");
 }
 
 #[test]

@@ -249,6 +249,7 @@ fn what_is_not_there_is_told() {
     let profile = recorded(&dir);
     for (flags, code, part) in [
         (&["--program", "none"][..], 2, "there are <idle>, moving"),
+        (&["--program", "movin"], 2, "did you mean `moving`?"),
         (
             &["--html", "/nowhere/page.html"],
             1,

@@ -150,7 +150,7 @@ fn why(pass: &PassReport, settings: &Settings, dry_run: bool, is_seeing: bool) -
         if let Some(pages) = pass.held.get(&held) {
             why.push(format!(
                 "ready and waiting: {pages} pages, because {}",
-                held.sentence()
+                held.named()
             ));
         }
     }
@@ -230,12 +230,17 @@ mod tests {
         assert_eq!(
             waiting,
             [
-                "ready and waiting: 12 pages, because promote_rate_limit_MBps is used up for now",
+                "ready and waiting: 12 pages, because promote_rate_limit_MBps is used up for now \
+                 (rate_limit)",
                 "ready and waiting: 30 pages, because the target node has no free memory above \
-                 its high watermark",
+                 its high watermark (no_room)",
             ]
         );
         assert!(why(&pass(42, &[]), &settings, false, true).is_empty());
+        for held in Held::ALL {
+            let said = &why(&pass(1, &[(held, 1)]), &settings, false, true)[0];
+            assert!(said.ends_with(&held.named()), "{said}");
+        }
 
         let mut stopped = settings.clone();
         stopped.promote_rate_limit_mbps = 0;

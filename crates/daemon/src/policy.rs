@@ -1,5 +1,6 @@
 //! The entries `[[policy]]` of the config file.
 
+use pghot_engine::names::no_such;
 use pghot_engine::{Pattern, Policy, PolicyError};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
@@ -19,7 +20,7 @@ struct Entry {
 }
 
 /// The keys of an entry.
-const KEYS: &str = "cgroup, process, exclude, protect, weight";
+const KEYS: [&str; 5] = ["cgroup", "process", "exclude", "protect", "weight"];
 
 /// Each entry as text, with its place in the file; or what is wrong, and where.
 pub fn texts(value: &Spanned<DeValue>) -> Result<Vec<(usize, String)>, (usize, String)> {
@@ -63,10 +64,7 @@ fn text(table: &DeTable) -> Result<String, (usize, String)> {
                 entry.weight = Some(weight.unwrap_or(i64::MAX));
             }
             ("weight", _) => return Err(wrong("a whole number")),
-            _ => {
-                let message = format!("a policy has no `{name}`; there are {KEYS}");
-                return Err((key.span().start, message));
-            }
+            _ => return Err((key.span().start, no_such("policy key", name, KEYS))),
         }
     }
     // JSON has all that is in it.
@@ -142,7 +140,15 @@ mod tests {
             ("policy = [1]", "line 1: policy is a list"),
             (
                 "[[policy]]\ncgroup = \"/a\"\nexclud = true",
-                "line 3: a policy has no `exclud`; there are cgroup, process, exclude, protect",
+                "line 3: there is no policy key `exclud`: did you mean `exclude`?",
+            ),
+            (
+                "[[policy]]\ncgroup = \"/a\"\n  wieght = 3",
+                "line 3: there is no policy key `wieght`: did you mean `weight`?",
+            ),
+            (
+                "[[policy]]\ncgroup = \"/a\"\nspeed = 3",
+                "there are cgroup, process, exclude, protect, weight",
             ),
             (
                 "[[policy]]\ncgroup = 4\nexclude = true",

@@ -120,14 +120,14 @@ fn waiting(facts: &Facts) -> String {
             "The last attempt, {:.1} s ago to node {}, failed: {}. It is tried again soon.",
             ago_s(&decision, facts.now_ms),
             decision.target,
-            decision.outcome.sentence()
+            decision.outcome.named()
         );
     }
     let held = |held: &Held| facts.last_pass.held.contains_key(held);
     let reasons: Vec<_> = Held::ALL
         .into_iter()
         .filter(held)
-        .map(Held::sentence)
+        .map(Held::named)
         .collect();
     match reasons.as_slice() {
         [] if facts.dry_run => "The next pass picks it, but a dry run moves nothing.".into(),
@@ -159,7 +159,7 @@ fn decided(decision: &Decision, now_ms: u64) -> String {
         ),
         outcome => format!(
             "The newest attempt, {ago_s:.1} s ago to node {target}, ended so: {}.",
-            outcome.sentence()
+            outcome.named()
         ),
     }
 }
@@ -302,11 +302,13 @@ mod tests {
         let mut held = ready();
         held.last_pass.held.insert(Held::NoRoom, 5);
         assert!(said(&held).ends_with(
-            "It waits because the target node has no free memory above its high watermark. To \
-             make room: the top tier has room for what waits: nothing is demoted."
+            "It waits because the target node has no free memory above its high watermark \
+             (no_room). To make room: the top tier has room for what waits: nothing is demoted."
         ));
         held.last_pass.held.insert(Held::RateLimit, 5);
-        assert!(said(&held).contains(" for now, or because the target node has no free"));
+        assert!(
+            said(&held).contains(" for now (rate_limit), or because the target node has no free")
+        );
     }
 
     /// As hot as a page must be that is to go up for another one.
@@ -342,7 +344,7 @@ mod tests {
         };
         assert!(said(&refused).ends_with(
             "The last attempt, 1.5 s ago to node 1, failed: the kernel found it busy (pinned, \
-             locked or under writeback). It is tried again soon."
+             locked or under writeback) (busy). It is tried again soon."
         ));
         let cooled = Facts {
             decision: decision(Outcome::Shared),
@@ -350,7 +352,38 @@ mod tests {
         };
         assert!(said(&cooled).ends_with(
             "The newest attempt, 1.5 s ago to node 1, ended so: several processes map it and the \
-             kernel would not move it."
+             kernel would not move it (shared)."
         ));
+    }
+
+    /// Whatever keeps a page down, its name is behind the sentence, as metrics have it.
+    #[test]
+    fn every_reason_is_named() {
+        for held in Held::ALL {
+            let mut waits = ready();
+            waits.last_pass.held.insert(held, 1);
+            let said = said(&waits);
+            let expected = format!("because {} ({})", held.sentence(), held.name());
+            assert!(said.contains(&expected), "{said}");
+        }
+        let others = Outcome::ALL.iter().filter(|it| **it != Outcome::Moved);
+        for outcome in others.copied() {
+            let decision = decision(outcome);
+            for facts in [
+                Facts {
+                    decision,
+                    ..facts()
+                },
+                Facts {
+                    decision,
+                    ..ready()
+                },
+            ] {
+                let said = said(&facts);
+                // Settled, and ready again since: then the next pass is what counts.
+                let expected = format!(": {} ({}).", outcome.sentence(), outcome.name());
+                assert!(said.contains(&expected), "{said}");
+            }
+        }
     }
 }

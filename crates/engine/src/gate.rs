@@ -70,6 +70,11 @@ impl Held {
             Held::Stopping => "pghot is ending",
         }
     }
+
+    /// The sentence with the name, by which metrics and documents have it.
+    pub fn named(self) -> String {
+        format!("{} ({})", self.sentence(), self.name())
+    }
 }
 
 /// First pause after the target ran out of memory, and the longest, in ms. Each failed call costs

@@ -70,6 +70,11 @@ outcomes! {
 }
 
 impl Outcome {
+    /// The sentence with the name, by which metrics and documents have it.
+    pub fn named(self) -> String {
+        format!("{} ({})", self.sentence(), self.name())
+    }
+
     /// The page is settled and its record is used up. Otherwise the page keeps its history and is
     /// tried again while it stays hot.
     pub fn settles(self) -> bool {

@@ -138,6 +138,10 @@ fn total(kinds: &[(String, Bytes)]) -> Bytes {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    use std::thread;
+    use std::time::{Duration, Instant};
+
     use super::*;
 
     fn group(root: &SysRoot, path: &str, stat: &str, pids: &str) {
@@ -183,5 +187,45 @@ mod tests {
         assert_eq!(detail.pids, [5, 6]);
         assert_eq!(detail.kinds[2], ("slab".into(), [(0, 7)].into()));
         assert_eq!(super::detail(&root, "/slice/gone"), None);
+    }
+
+    /// Groups come and go all the time, and while they are read, too.
+    #[test]
+    fn a_group_that_vanishes_under_the_reader_is_no_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = SysRoot::under(dir.path());
+        let mount = root.sys.join("fs/cgroup");
+        fs::create_dir_all(&mount).unwrap();
+        fs::write(mount.join("cgroup.controllers"), "memory\n").unwrap();
+        group(&root, "stays", "anon N0=4096\n", "1\n");
+        let is_over = AtomicBool::new(false);
+        let (mut with, mut without) = (0, 0);
+        let end = Instant::now() + Duration::from_secs(60);
+        let is_early = || Instant::now() < end;
+        thread::scope(|scope| {
+            let (root, is_over) = (&root, &is_over);
+            scope.spawn(move || {
+                while !is_over.load(Relaxed) && is_early() {
+                    for name in ["slice/a/deep", "slice/b"] {
+                        group(root, name, "anon N0=8192\n", "2\n");
+                    }
+                    fs::remove_dir_all(root.sys.join("fs/cgroup/slice")).unwrap();
+                }
+            });
+            while (with < 20 || without < 20) && is_early() {
+                let groups = read(root).unwrap();
+                assert!(groups.iter().any(|group| group.path == "/stays"));
+                match groups.len() {
+                    1 => without += 1,
+                    _ => with += 1,
+                }
+                if let Some(detail) = super::detail(root, "/slice/a") {
+                    assert!(detail.pids.len() <= 1, "{detail:?}");
+                }
+                super::detail(root, "/slice");
+            }
+            is_over.store(true, Relaxed);
+        });
+        assert!(with >= 20 && without >= 20, "{with} {without}");
     }
 }

@@ -59,6 +59,14 @@ impl Ink {
         }
     }
 
+    /// The same for text without colour.
+    pub fn look(self) -> Look {
+        Look {
+            utf8: self.utf8,
+            colour: false,
+        }
+    }
+
     /// The lines of an axis: upwards, and from left to right.
     pub fn axis(self) -> (char, char, char) {
         match self.utf8 {

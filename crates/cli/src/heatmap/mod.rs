@@ -16,6 +16,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, anyhow};
 use clap::{Arg, ArgMatches, Command, value_parser};
+use pghot_engine::names::no_such;
 use pghot_profile::{Process, Profile, file};
 use ratatui::crossterm::terminal;
 
@@ -108,7 +109,7 @@ pub fn run(matches: &ArgMatches) -> Result<()> {
     let most = shown.first().map(|process| {
         let mut text = text::map(&profile, process, ink, rows, width);
         if shown.len() > 1 {
-            text += &text::others(&shown[1..], width);
+            text += &text::others(&shown[1..], ink, width);
         }
         text
     });
@@ -123,10 +124,7 @@ fn chosen<'a>(profile: &'a Profile, name: Option<&str>) -> Result<Vec<&'a Proces
         let mut names: Vec<&str> = profile.processes.iter().map(|p| p.name.as_str()).collect();
         names.sort_unstable();
         names.dedup();
-        let sentence = format!(
-            "no program of that name was recorded; there are {}",
-            names.join(", ")
-        );
+        let sentence = no_such("recorded program", name.unwrap_or_default(), names);
         return Err(Failure::Usage(sentence).into());
     }
     chosen.sort_by_cached_key(|process| {

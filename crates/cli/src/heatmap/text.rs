@@ -5,7 +5,7 @@ use pghot_profile::grid::{Cell, Grid};
 use pghot_profile::{Process, Profile};
 
 use super::ink::{Ink, STEPS, Tier};
-use crate::top::look::{Look, wrap};
+use crate::top::look::wrap;
 use crate::units::bytes;
 
 /// Bytes of a MiB.
@@ -35,8 +35,8 @@ pub fn map(profile: &Profile, process: &Process, ink: Ink, rows: usize, width: u
         bytes(u64::from(process.pages()) << 12),
         f64::from(profile.intervals) * look_s,
     );
-    let mut text = sentence(&title, width);
-    text += &sentence("MiB, by address without gaps", width);
+    let mut text = sentence(&title, ink, width);
+    text += &sentence("MiB, by address without gaps", ink, width);
     let (upwards, corner, across) = ink.axis();
     let hottest = grid.hottest();
     for (number, row) in grid.rows().enumerate().rev() {
@@ -59,7 +59,7 @@ pub fn map(profile: &Profile, process: &Process, ink: Ink, rows: usize, width: u
 }
 
 /// The names of what is not shown.
-pub fn others(others: &[&Process], width: usize) -> String {
+pub fn others(others: &[&Process], ink: Ink, width: usize) -> String {
     let mut names: Vec<&str> = others.iter().map(|process| process.name.as_str()).collect();
     names.dedup();
     names.truncate(8);
@@ -68,7 +68,7 @@ pub fn others(others: &[&Process], width: usize) -> String {
         others.len(),
         names.join(", ")
     );
-    sentence(&text, width)
+    sentence(&text, ink, width)
 }
 
 fn mib(pages: u32) -> f64 {
@@ -133,16 +133,12 @@ fn legend(ink: Ink, hottest: f64, width: usize) -> String {
         ink.untouched(),
         100.0 * hottest
     );
-    text + &sentence(&most, width)
+    text + &sentence(&most, ink, width)
 }
 
 /// A sentence in lines of at most so many columns.
-fn sentence(text: &str, width: usize) -> String {
-    let look = Look {
-        utf8: false,
-        colour: false,
-    };
-    let lines = wrap(look, text, width, usize::MAX);
+fn sentence(text: &str, ink: Ink, width: usize) -> String {
+    let lines = wrap(ink.look(), text, width, usize::MAX);
     lines.join("\n") + "\n"
 }
 

@@ -20,11 +20,11 @@ pub struct Block {
     pub least: usize,
 }
 
-/// A line of pieces.
+/// A line of pieces, in letters that the terminal has.
 pub fn line(look: Look, pieces: impl IntoIterator<Item = (Role, String)>) -> Line<'static> {
     let spans = pieces
         .into_iter()
-        .map(|(role, text)| Span::styled(text, look.style(role)));
+        .map(|(role, text)| Span::styled(look.letters(&text), look.style(role)));
     Line::from_iter(spans)
 }
 

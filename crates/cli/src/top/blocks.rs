@@ -4,6 +4,7 @@
 use pghot_daemon::status::{SourceReport, SourceState, Status};
 use pghot_engine::Outcome;
 use ratatui::text::Line;
+use unicode_width::UnicodeWidthStr;
 
 use super::block::{Block, line};
 use super::look::{Look, Role, percent, size, wrap};
@@ -54,7 +55,7 @@ pub fn header(model: &Model, status: &Status, view: &View, look: Look, width: us
         .filter(|(_, _, text)| !text.is_empty())
         .collect();
     let letters = |kept: &[(i32, Role, String)]| {
-        let texts = kept.iter().map(|(_, _, text)| text.chars().count() + 2);
+        let texts = kept.iter().map(|(_, _, text)| text.width() + 2);
         texts.sum::<usize>().saturating_sub(2)
     };
     while letters(&kept) > width && kept.len() > 1 {
@@ -199,7 +200,7 @@ pub fn moves(model: &Model, status: &Status, look: Look, width: usize) -> Block 
         let peak = peak.map_or(String::new(), |peak| {
             format!("  peak {:>9}/s", count(peak.round() as u64))
         });
-        let taken = 2 + text.chars().count() + peak.chars().count();
+        let taken = 2 + text.width() + peak.width();
         // Now is at the right.
         let spark_width = if is_shown {
             width.saturating_sub(taken).min(80)
@@ -322,7 +323,7 @@ fn one_source(
         SourceState::Unavailable => ("unavailable", Role::Alarm),
         SourceState::Disabled => ("disabled", Role::Faint),
     };
-    let name = (Role::Plain, format!("{:<12}", look.cut(&source.name, 11)));
+    let name = (Role::Plain, format!("{} ", look.left(&source.name, 11)));
     if source.state == SourceState::Unavailable {
         let why = source.why.clone().unwrap_or_default();
         let why = look.cut(&why, width.saturating_sub(25));

@@ -1,17 +1,19 @@
 //! Draws a row that was opened: a control group by kind of memory and node, or a decision.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
+use pghot_daemon::owners::OwnerRow;
 use pghot_daemon::protocol::DecisionReport;
 use pghot_linux::groups::{Bytes, GroupDetail};
-use pghot_linux::processes::Process;
+use pghot_linux::processes::{Process, printable};
 use ratatui::text::Line;
 
 use super::block::line;
 use super::look::{Look, Role, size, wrap};
 use super::model::Model;
 use super::view::Opened;
-use crate::units::pages;
+use crate::units::{count, pages};
 
 /// The names before the columns.
 const NAME: usize = 20;
@@ -29,7 +31,7 @@ pub fn lines(
     height: usize,
 ) -> Vec<Line<'static>> {
     let (title, lines) = match opened {
-        Opened::Group(path) => (path.clone(), group(model, path, look, width)),
+        Opened::Group(path) => (printable(path), group(model, path, look, width)),
         Opened::Decision(decision) => ("DECISION".to_owned(), one(model, decision, look, width)),
     };
     // The last line stays in sight.
@@ -49,9 +51,11 @@ fn group(model: &Model, path: &str, look: Look, width: usize) -> Vec<Line<'stati
         return say("this cgroup is gone");
     };
     let nids = nodes(model, detail, programs, width);
-    let mut lines: Vec<Line> = wrap(look, &allowed(model, path), width, 3)
-        .into_iter()
-        .filter(|text| !text.is_empty())
+    let row = row_of(model, path);
+    let said = row.map(|row| [allowed(row), not_moved(row)]);
+    let said = said.iter().flatten().filter(|text| !text.is_empty());
+    let mut lines: Vec<Line> = said
+        .flat_map(|text| wrap(look, text, width, 3))
         .map(|text| line(look, [(Role::Plain, text)]))
         .collect();
     lines.push(head(model, &nids, "", look));
@@ -72,12 +76,14 @@ fn group(model: &Model, path: &str, look: Look, width: usize) -> Vec<Line<'stati
     lines
 }
 
-/// What the group may have, as far as the daemon tells; nothing if all is as usual.
-fn allowed(model: &Model, path: &str) -> String {
-    let rows = model.status.iter().flat_map(|status| &status.cgroups);
-    let Some(row) = rows.into_iter().find(|row| row.moves.name == path) else {
-        return String::new();
-    };
+/// What the daemon tells of the group.
+fn row_of<'a>(model: &'a Model, path: &str) -> Option<&'a OwnerRow> {
+    let mut rows = model.status.iter().flat_map(|status| &status.cgroups);
+    rows.find(|row| row.moves.name == path)
+}
+
+/// What the group may have; nothing if all is as usual.
+fn allowed(row: &OwnerRow) -> String {
     let limit = row.limit_bytes;
     let share = row.share_bytes;
     let policy = |is_so: bool, what: &str| is_so.then(|| format!("{what} by a policy"));
@@ -88,6 +94,22 @@ fn allowed(model: &Model, path: &str) -> String {
         policy(row.protected, "protected"),
     ];
     all.into_iter().flatten().collect::<Vec<_>>().join("; ")
+}
+
+/// Pages that were to move and did not, by the names that metrics have too; the most first.
+fn not_moved(row: &OwnerRow) -> String {
+    let mut reasons: Vec<_> = row.moves.not_moved.iter().collect();
+    if reasons.is_empty() {
+        return String::new();
+    }
+    reasons.sort_by_key(|(_, pages)| Reverse(**pages));
+    let reasons = reasons
+        .iter()
+        .map(|(name, pages)| format!("{name} {}", count(**pages)));
+    format!(
+        "pages not moved: {}",
+        reasons.collect::<Vec<_>>().join(", ")
+    )
 }
 
 /// The nodes that have some of it, as many as fit.
@@ -127,7 +149,7 @@ fn by_node(
 ) -> Line<'static> {
     let sum = bytes.map(|bytes| bytes.values().sum());
     let all = all.or(sum).map_or("-".to_owned(), size);
-    let mut text = format!("{:<NAME$}{all:>NODE$}", look.cut(name, NAME - 1));
+    let mut text = format!("{} {all:>NODE$}", look.left(name, NAME - 1));
     for nid in nids {
         let one = bytes.map(|bytes| size(bytes.get(nid).copied().unwrap_or_default()));
         text += &format!("{:>NODE$}", one.unwrap_or("-".to_owned()));

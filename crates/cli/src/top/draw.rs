@@ -5,6 +5,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
+use unicode_width::UnicodeWidthStr;
 
 use super::block::{Block, join, line};
 use super::blocks;
@@ -79,9 +80,13 @@ const ROWS_OF_TEXT: usize = 60;
 pub fn plain(buffer: &Buffer) -> String {
     let area = buffer.area;
     let row = |y: u16| {
-        let row: String = (area.left()..area.right())
-            .map(|x| buffer[(x, y)].symbol())
-            .collect();
+        let (mut row, mut x) = (String::new(), area.left());
+        while x < area.right() {
+            let symbol = buffer[(x, y)].symbol();
+            row += symbol;
+            // The cells under the rest of a wide letter are blank, and no letters.
+            x += symbol.width().max(1) as u16;
+        }
         format!("{}\n", row.trim_end())
     };
     (area.top()..area.bottom()).map(row).collect()

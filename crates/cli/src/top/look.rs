@@ -4,6 +4,7 @@
 //! said by colour alone.
 
 use ratatui::style::{Color, Modifier, Style};
+use unicode_width::UnicodeWidthStr;
 
 use super::history::History;
 
@@ -95,42 +96,73 @@ impl Look {
         if self.utf8 { '…' } else { '~' }
     }
 
+    /// Text in letters that the terminal has.
+    pub fn letters(self, text: &str) -> String {
+        let ascii = |letter: char| match letter {
+            'µ' => 'u',
+            letter if letter.is_ascii() => letter,
+            _ => '?',
+        };
+        match self.utf8 || text.is_ascii() {
+            true => text.to_owned(),
+            false => text.chars().map(ascii).collect(),
+        }
+    }
+
     /// The first `width` columns.
     pub fn cut(self, text: &str, width: usize) -> String {
-        let letters = text.chars().count();
-        match width {
-            0 => String::new(),
-            _ if letters <= width => text.to_owned(),
-            _ => text
-                .chars()
-                .take(width - 1)
-                .chain([self.ellipsis()])
-                .collect(),
+        let text = self.letters(text);
+        if text.width() <= width {
+            return text;
+        }
+        // In front of a letter that would not fit any more.
+        let fits = |(end, _): &(usize, char)| text[..*end].width() < width;
+        let end = text.char_indices().take_while(fits).last();
+        match end {
+            None => String::new(),
+            Some((end, _)) => format!("{}{}", &text[..end], self.ellipsis()),
         }
     }
 
     /// The last `width` columns: of paths, the end tells most.
     pub fn cut_front(self, text: &str, width: usize) -> String {
-        let letters = text.chars().count();
+        let text = self.letters(text);
+        if text.width() <= width {
+            return text;
+        }
+        let fits = |(start, _): &(usize, char)| text[*start..].width() < width;
+        let start = text.char_indices().rev().take_while(fits).last();
+        let start = start.map_or(text.len(), |(start, _)| start);
         match width {
             0 => String::new(),
-            _ if letters <= width => text.to_owned(),
-            _ => [self.ellipsis()]
-                .into_iter()
-                .chain(text.chars().skip(letters + 1 - width))
-                .collect(),
+            _ => format!("{}{}", self.ellipsis(), &text[start..]),
         }
+    }
+
+    /// A column of text, aligned to the left.
+    pub fn left(self, text: &str, width: usize) -> String {
+        let text = self.cut(text, width);
+        let blank = width.saturating_sub(text.width());
+        format!("{text}{:blank$}", "")
+    }
+
+    /// The same, aligned to the right.
+    pub fn right(self, text: &str, width: usize) -> String {
+        let text = self.cut(text, width);
+        let blank = width.saturating_sub(text.width());
+        format!("{:blank$}{text}", "")
     }
 }
 
 /// Breaks a sentence into lines of at most `width` columns, `lines` of them at most; what is left
 /// over is cut off in the last one.
 pub fn wrap(look: Look, sentence: &str, width: usize, lines: usize) -> Vec<String> {
+    let sentence = look.letters(sentence);
     let mut wrapped = vec![String::new()];
     for word in sentence.split_whitespace() {
         let at = wrapped.len() - 1;
-        let used = wrapped[at].chars().count();
-        let is_full = used > 0 && used + 1 + word.chars().count() > width;
+        let used = wrapped[at].width();
+        let is_full = used > 0 && used + 1 + word.width() > width;
         if is_full && wrapped.len() < lines {
             wrapped.push(word.to_owned());
         } else {
@@ -215,8 +247,29 @@ mod tests {
             wrap(UTF8, "one two three four", 9, 2),
             ["one two", "three fo…"]
         );
+        assert_eq!(
+            (UTF8.cut("abc", 1), ASCII.cut_front("abc", 0)),
+            ("…".into(), String::new())
+        );
         assert_eq!(wrap(UTF8, "", 9, 2), [""]);
         assert_eq!(wrap(UTF8, "unbreakable", 4, 2), ["unb…"]);
+    }
+
+    /// Columns are counted, not letters, and a letter of two columns is not halved.
+    #[test]
+    fn letters_that_a_terminal_lacks_or_draws_wide() {
+        assert_eq!(UTF8.cut("/日本é", 6), "/日本é");
+        assert_eq!(UTF8.cut("/日本é", 5), "/日…");
+        assert_eq!(UTF8.cut("/日本é", 3), "/…");
+        assert_eq!(UTF8.cut_front("/日本é", 4), "…本é");
+        assert_eq!(UTF8.cut_front("/日本é", 3), "…é");
+        assert_eq!(ASCII.cut("/日本é", 4), "/???");
+        assert_eq!(ASCII.cut_front("/日本é", 3), "~??");
+        assert_eq!(ASCII.letters("5.0 µs"), "5.0 us");
+        assert_eq!(UTF8.left("日本", 5), "日本 ");
+        assert_eq!(UTF8.right("日本", 5), " 日本");
+        assert_eq!(UTF8.right("日本", 3), "日…");
+        assert_eq!(wrap(UTF8, "日本 日本", 8, 2), ["日本", "日本"]);
     }
 
     #[test]

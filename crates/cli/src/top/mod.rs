@@ -10,9 +10,13 @@ mod film;
 mod history;
 mod keys;
 pub mod look;
+#[cfg(test)]
+mod many;
 mod model;
 mod nodes;
 mod rates;
+#[cfg(test)]
+mod reasons;
 mod rows;
 mod screen;
 mod table;

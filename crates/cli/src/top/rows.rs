@@ -1,6 +1,7 @@
 //! Draws the table: the line of tabs, the heading, and the rows around the selected one.
 
 use ratatui::text::Line;
+use unicode_width::UnicodeWidthStr;
 
 use super::block::{line, select};
 use super::look::{Look, Role};
@@ -52,7 +53,7 @@ fn tabs(view: &View, table: &Table, look: Look, width: usize) -> Line<'static> {
     if let Some(note) = &table.note {
         about = format!("{about}: {note}");
     }
-    let used: usize = pieces.iter().map(|(_, text)| text.chars().count()).sum();
+    let used: usize = pieces.iter().map(|(_, text)| text.width()).sum();
     pieces.push((Role::Faint, look.cut(&about, width.saturating_sub(used))));
     line(look, pieces)
 }
@@ -116,7 +117,7 @@ fn cells(
         let text = match columns[*at].width {
             0 if cell.text.starts_with('/') => look.cut_front(&cell.text, rest),
             0 => look.cut(&cell.text, rest),
-            width => format!("{:>width$}{:GAP$}", look.cut(&cell.text, width), ""),
+            width => format!("{}{:GAP$}", look.right(&cell.text, width), ""),
         };
         (cell.role, text)
     });

@@ -301,7 +301,7 @@ fn decisions(model: &Model) -> Table {
                 address.unwrap_or_else(unknown),
                 number(count(decision.pages.into()), f64::from(decision.pages)),
                 number(decision.freq.to_string(), f64::from(decision.freq)),
-                words(decision.why.clone()),
+                words(format!("{} ({})", decision.why, decision.outcome)),
             ],
             target: Target::Open(Opened::Decision(Box::new(decision.clone()))),
         }
@@ -326,7 +326,7 @@ fn decisions(model: &Model) -> Table {
 mod tests {
     use super::*;
     use crate::top::keys::Act;
-    use crate::top::testing::{LOOK, key, model};
+    use crate::top::testing::{LOOK, WIDE, key, model};
     use ratatui::crossterm::event::KeyCode;
 
     fn last_column(table: &Table) -> Vec<&str> {
@@ -342,6 +342,7 @@ mod tests {
         let by_far = [
             "/system.slice/redis.service",
             "/user.slice/session-1.scope",
+            WIDE,
             "/init.scope",
         ];
         assert_eq!(last_column(&table), by_far);
@@ -365,11 +366,12 @@ mod tests {
         view.sort[0] = 3;
         let table = Table::of(&model, &view, LOOK);
         assert_eq!(
-            table.rows[2].cells[3].text, "-",
+            table.rows[3].cells[3].text, "-",
             "no change is known of the last one"
         );
         assert_eq!(table.rows[0].cells[3].text, "+2.0 MiB");
-        assert_eq!(table.rows[1].cells[3].text, "-4.0 MiB");
+        assert_eq!(table.rows[1].cells[3].text, "0");
+        assert_eq!(table.rows[2].cells[3].text, "-4.0 MiB");
     }
 
     #[test]
@@ -383,11 +385,11 @@ mod tests {
         view.key(key(KeyCode::Backspace), &table);
         view.key(key(KeyCode::Enter), &table);
         let table = Table::of(&model, &view, LOOK);
-        assert_eq!((table.rows.len(), table.all), (1, 3));
+        assert_eq!((table.rows.len(), table.all), (1, 4));
         // Keys are keys again.
         assert_eq!(view.key(key(KeyCode::Char('q')), &table), Act::Quit);
         view.key(key(KeyCode::Esc), &table);
-        assert_eq!(Table::of(&model, &view, LOOK).rows.len(), 3);
+        assert_eq!(Table::of(&model, &view, LOOK).rows.len(), 4);
     }
 
     #[test]
@@ -423,7 +425,7 @@ mod tests {
             (view.tab, table.rows.len(), table.all),
             (Tab::Decisions, 2, 3)
         );
-        assert_eq!(table.rows[0].cells[6].text, "it was promoted");
+        assert_eq!(table.rows[0].cells[6].text, "it was promoted (moved)");
         view.key(key(KeyCode::Enter), &table);
         assert!(matches!(view.opened, Some(Opened::Decision(_))));
     }

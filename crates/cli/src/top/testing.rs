@@ -25,6 +25,9 @@ pub const LOOK: Look = Look {
     colour: true,
 };
 
+/// A control group with letters beyond ASCII, two of them of two columns.
+pub const WIDE: &str = "/日本é";
+
 const GIB: u64 = 1 << 30;
 const MIB: u64 = 1 << 20;
 
@@ -46,11 +49,10 @@ pub fn status_at(up_s: f64) -> Status {
         pages: (512 * GIB) >> 12,
         live_sections: 900,
         hot_sections: 12,
-        why: vec![
-            "ready and waiting: 4200 pages, because the target node has no free memory above its \
-             high watermark"
-                .into(),
-        ],
+        why: vec![format!(
+            "ready and waiting: 4200 pages, because {}",
+            Held::NoRoom.named()
+        )],
         ..LowerNode::default()
     };
     lower.totals.outcomes.add(Outcome::Moved, times(1200));
@@ -131,6 +133,7 @@ fn owner(name: &str, ready_pages: u64, promoted_pages: u64) -> OwnerMoves {
         ready_pages,
         promoted_pages,
         demoted_pages: Some(0),
+        not_moved: [("busy".to_owned(), 3), ("excluded".to_owned(), 1009)].into(),
         ..OwnerMoves::default()
     }
 }
@@ -164,7 +167,8 @@ fn sources(times: impl Fn(u64) -> u64) -> Vec<SourceReport> {
     ]
 }
 
-fn decision(pid: u32, ago_ms: u64, outcome: Outcome) -> DecisionReport {
+/// A decision about a page of this process.
+pub fn decision(pid: u32, ago_ms: u64, outcome: Outcome) -> DecisionReport {
     DecisionReport {
         ago_ms,
         pfn: Some(7),
@@ -192,6 +196,7 @@ fn groups(grown: u64) -> Vec<Group> {
         group("/init.scope", 12 * MIB, 0),
         group("/system.slice/redis.service", GIB, 4 * GIB + grown),
         group("/user.slice/session-1.scope", 300 * MIB, session),
+        group(WIDE, 3 * MIB, MIB),
     ]
 }
 

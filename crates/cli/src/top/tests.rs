@@ -12,14 +12,15 @@ use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::KeyCode;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier};
+use unicode_width::UnicodeWidthStr;
 
 use super::draw::{picture, plain, text};
 use super::film::{play, svg};
 use super::look::Look;
 use super::model::Model;
 use super::table::Table;
-use super::testing::{LOOK, key, looks, model, status_at};
-use super::view::{Tab, View};
+use super::testing::{LOOK, WIDE, key, looks, model, status_at};
+use super::view::{Opened, Tab, View};
 use super::watch::{Found, Seen};
 
 const ASCII: Look = Look {
@@ -97,6 +98,108 @@ fn rows_open_and_close() {
     assert_frame("decision", &plain(&draw(&model, &view, LOOK, 80, 24)));
     keys(&mut view, &model, &[KeyCode::Esc, KeyCode::Char('?')]);
     assert_frame("help", &plain(&draw(&model, &view, LOOK, 80, 24)));
+}
+
+#[test]
+fn a_cgroup_that_vanishes_while_it_is_open_is_said_to_be_gone() {
+    let (mut model, mut view) = (model(), View::default());
+    keys(&mut view, &model, &[KeyCode::Enter]);
+    let shown = |model: &Model| plain(&draw(model, &view, LOOK, 80, 24));
+    let path = "/system.slice/redis.service";
+    assert!(shown(&model).contains("4242 redis-server"));
+    model.find(Found::Group(path.into(), None, Vec::new()), Instant::now());
+    let drawn = shown(&model);
+    assert!(drawn.contains(path) && drawn.contains("this cgroup is gone"));
+    assert!(!drawn.contains("redis-server"), "{drawn}");
+    // The daemon and the list forget it too: the page stays, and Esc leads to the others.
+    let others = model.groups.clone().unwrap().unwrap();
+    let others = others.into_iter().filter(|group| group.path != path);
+    model.find(Found::Groups(Ok(others.collect())), Instant::now());
+    model.status.as_mut().unwrap().cgroups.clear();
+    assert_eq!(shown(&model), drawn);
+    keys(&mut view, &model, &[KeyCode::Esc]);
+    let back = plain(&draw(&model, &view, LOOK, 80, 24));
+    assert!(
+        back.contains("session-1.scope") && !back.contains(path),
+        "{back}"
+    );
+}
+
+/// In every tab and with every row open: names come from strangers, sentences from the daemon.
+#[test]
+fn a_terminal_without_utf8_gets_ascii_alone() {
+    let mut model = model();
+    let strange = format!("{WIDE}…µ");
+    let programs = model.programs.as_mut().unwrap();
+    programs[0].name = strange.clone();
+    let Some(Ok(decisions)) = &mut model.decisions else {
+        panic!("decisions are known");
+    };
+    decisions[0].file = Some(strange.clone());
+    decisions[0].pid = None;
+    let status = model.status.as_mut().unwrap();
+    status.warnings.push(strange.clone());
+    status.lower_tier[0].why = vec![format!("{strange} within 5 µs")];
+    status.sources[3].why = Some(strange.clone());
+    let redis = model.group.clone().unwrap();
+    let mut views = vec![View::default(); 6];
+    (views[1].tab, views[2].tab) = (Tab::Programs, Tab::Decisions);
+    views[3].opened = Some(Opened::Group(WIDE.into()));
+    model.group = Some((WIDE.into(), redis.1, model.programs.clone().unwrap()));
+    keys(
+        &mut views[4],
+        &model,
+        &[KeyCode::Tab, KeyCode::Tab, KeyCode::Enter],
+    );
+    views[5].filter = strange;
+    for (width, view) in [160, 60, 30]
+        .into_iter()
+        .flat_map(|w| views.iter().map(move |v| (w, v)))
+    {
+        let drawn = plain(&draw(&model, view, ASCII, width, 60));
+        assert!(drawn.is_ascii() && drawn.contains('?'), "{drawn}");
+        let drawn = text(&model, view, ASCII, width);
+        assert!(drawn.is_ascii(), "{drawn}");
+    }
+    let drawn = plain(&draw(&model, &views[0], ASCII, 160, 60));
+    assert!(
+        drawn.contains("  /???\n") && drawn.contains("within 5 us"),
+        "{drawn}"
+    );
+}
+
+#[test]
+fn wide_letters_stay_in_their_columns() {
+    let mut model = model();
+    model.programs.as_mut().unwrap()[1].name = "日本日本日本日本日本日本日本".into();
+    let redis = model.group.clone().unwrap();
+    model.group = Some((redis.0, redis.1, model.programs.clone().unwrap()));
+    let mut view = View::default();
+    let whole = plain(&draw(&model, &view, LOOK, 120, 40));
+    assert!(whole.contains("  /日本é\n"), "{whole}");
+    assert!(text(&model, &view, LOOK, 100).contains("  /日本é\n"));
+    keys(&mut view, &model, &[KeyCode::Enter]);
+    let drawn = plain(&draw(&model, &view, LOOK, 80, 24));
+    let row = drawn.lines().find(|line| line.contains('日')).unwrap();
+    let head = drawn
+        .lines()
+        .find(|line| line.starts_with("PROCESS"))
+        .unwrap();
+    assert_eq!(
+        row.width(),
+        head.find("lower").unwrap() + "lower".len(),
+        "{drawn}"
+    );
+    view = View::default();
+    view.tab = Tab::Programs;
+    for width in 30..90 {
+        let drawn = plain(&draw(&model, &view, LOOK, width, 24));
+        assert!(
+            drawn.lines().all(|line| line.width() <= width.into()),
+            "{drawn}"
+        );
+        assert!(drawn.contains('日'), "{drawn}");
+    }
 }
 
 fn in_docs(name: &str) -> PathBuf {

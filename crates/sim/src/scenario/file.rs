@@ -204,12 +204,25 @@ pub(crate) fn read_toml<T: DeserializeOwned>(text: &str, path: &Path) -> Result<
             .filter(|byte| *byte == b'\n')
             .count()
             + 1;
-        let message = error.message().replace('\n', " ");
+        let message = meant(error.message()).replace('\n', " ");
         Error::Parse {
             path: PathBuf::from(path),
             message: format!("line {line}: {message}"),
         }
     })
+}
+
+/// What is wrong, with the name that was meant instead of all that there are: serde lists these.
+fn meant(message: &str) -> String {
+    let sentence = |what: &str, kind: &str| {
+        let names = message.strip_prefix(what)?.strip_prefix(" `")?;
+        let (given, known) = names.rsplit_once("`, expected ")?;
+        // Each name is between two backticks.
+        let known = known.split('`').skip(1).step_by(2);
+        Some(no_such(kind, given, known))
+    };
+    let said = sentence("unknown field", "key").or_else(|| sentence("unknown variant", "value"));
+    said.unwrap_or_else(|| message.to_owned())
 }
 
 #[cfg(test)]
@@ -283,6 +296,54 @@ mod tests {
             "'zipf'\nat_least_s = nan",
             &format!("{phase}.at_least_s"),
         );
+    }
+
+    #[test]
+    fn what_was_meant_is_offered() {
+        for (from, to, line, said) in [
+            (
+                "seed",
+                "sede",
+                2,
+                "there is no key `sede`: did you mean `seed`?",
+            ),
+            (
+                "[[process]]\nmemory_mib",
+                "[[process]]\nmemory_mb",
+                13,
+                "there is no key `memory_mb`: did you mean `memory_mib`?",
+            ),
+            (
+                "scan_size_mib",
+                "scan_size_mb",
+                11,
+                "there is no key `scan_size_mb`: did you mean `scan_size_mib`?",
+            ),
+            (
+                "'skewed'",
+                "'skewd'",
+                16,
+                "there is no value `skewd`: did you mean `skewed`?",
+            ),
+            (
+                "seed",
+                "colour",
+                2,
+                "there is no key `colour`; there are name, ",
+            ),
+            (
+                "seed",
+                "'se`ed'",
+                2,
+                "there is no key `se`ed`: did you mean `seed`?",
+            ),
+        ] {
+            refused(from, to, &format!("line {line}: {said}"));
+        }
+        // The only field that there is, and what is no such error.
+        let one = "unknown field `a`, expected `alone`";
+        assert_eq!(meant(one), "there is no key `a`; there are alone");
+        assert_eq!(meant("unknown field"), "unknown field");
     }
 
     proptest! {

@@ -1,0 +1,86 @@
+//! What watching costs: less than half a percent of a CPU, whatever is looked at.
+
+use std::fs;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use pghot_daemon::owners::{OwnerMoves, OwnerRow};
+use pghot_daemon::status::Status;
+
+use crate::fake::FakeDaemon;
+use crate::tmux::Tmux;
+
+/// As many owners as a daemon counts apart.
+const CGROUPS: u32 = 128;
+const PROGRAMS: u32 = 256;
+
+fn busy(status: &mut Status) {
+    let moves = |name: String, pid| OwnerMoves {
+        name,
+        pid,
+        ready_pages: status.now_ms / 1000,
+        promoted_pages: status.now_ms,
+        demoted_pages: Some(7),
+        not_moved: [("busy".to_owned(), 3), ("gone".to_owned(), 30)].into(),
+        ..OwnerMoves::default()
+    };
+    let group = |n| OwnerRow {
+        moves: moves(
+            format!("/kubepods.slice/pod-{n}.slice/container.scope"),
+            None,
+        ),
+        ..OwnerRow::default()
+    };
+    let cgroups = (0..CGROUPS).map(group).collect();
+    let programs = (0..PROGRAMS).map(|n| moves(format!("program-{n}"), Some(n + 1)));
+    status.processes = programs.collect();
+    status.cgroups = cgroups;
+}
+
+/// CPU time of a process, in ns.
+fn cpu_ns(pid: u32) -> u64 {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let task = |entry: fs::DirEntry| {
+        let text = fs::read_to_string(entry.path().join("schedstat")).unwrap();
+        text.split_whitespace()
+            .next()
+            .unwrap()
+            .parse::<u64>()
+            .unwrap()
+    };
+    tasks.map(|entry| task(entry.unwrap())).sum()
+}
+
+/// Watches for some seconds after these keys.
+fn assert_cheap(keys: &[&str], shown: &str) {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("sock");
+    let daemon = FakeDaemon::with(&socket, "0", busy);
+    let tmux = Tmux::start(&socket, 200, 50);
+    tmux.wait_for("1,000 pages/s");
+    if !keys.is_empty() {
+        tmux.keys(keys);
+    }
+    tmux.wait_for(shown);
+    let (pid, first) = (tmux.pid(), daemon.asked.load(Relaxed));
+    let (before_ns, before) = (cpu_ns(pid), Instant::now());
+    let looks = 6;
+    tmux.wait("looks", |_| daemon.asked.load(Relaxed) >= first + looks);
+    let share = (cpu_ns(pid) - before_ns) as f64 / before.elapsed().as_nanos() as f64;
+    println!("pghot top takes {:.3} % of a CPU at {shown}", 100.0 * share);
+    assert!(share < 0.005, "{shown}: {share}");
+    assert!(
+        before.elapsed() > Duration::from_secs(looks - 2),
+        "one frame a second"
+    );
+}
+
+#[test]
+fn a_frame_a_second_takes_less_than_half_a_percent() {
+    assert_cheap(&[], "[cgroups]");
+}
+
+#[test]
+fn so_do_the_programs() {
+    assert_cheap(&["Tab"], "[programs]");
+}

@@ -60,6 +60,8 @@ mod stress;
 mod stuck;
 #[path = "vm/table.rs"]
 mod table;
+#[path = "vm/terminal.rs"]
+mod terminal;
 #[path = "vm/testbed.rs"]
 mod testbed;
 #[path = "vm/tiers.rs"]

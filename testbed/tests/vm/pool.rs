@@ -30,6 +30,7 @@ const TOOLS: &[&str] = &[
     "/usr/bin/setfattr",
     "/usr/bin/setpriv",
     "/usr/bin/stat",
+    "/usr/bin/tmux",
     "/usr/bin/truncate",
 ];
 

@@ -97,13 +97,19 @@ fn live_heatmap(ctx: &mut Ctx) -> Result<()> {
     Ok(())
 }
 
-/// What a command writes to a terminal that gets these keys.
-fn on_terminal(vm: &Vm, keys: &str, command: &str) -> Result<Written> {
+/// From now on the guest has terminals.
+pub fn make_terminals(vm: &Vm) -> Result<()> {
     if !vm.exists(&format!("{TERMINALS}/ptmx"))? {
         vm.mkdir(TERMINALS)?;
         vm.exec(&["mount", "-t", "devpts", "devpts", TERMINALS])?
             .success()?;
     }
+    Ok(())
+}
+
+/// What a command writes to a terminal that gets these keys.
+fn on_terminal(vm: &Vm, keys: &str, command: &str) -> Result<Written> {
+    make_terminals(vm)?;
     const OUT: &str = "/tmp/top.out";
     const TIMING: &str = "/tmp/top.timing";
     let (columns, lines) = SIZE;

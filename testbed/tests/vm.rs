@@ -238,6 +238,7 @@ fn tests() -> impl Iterator<Item = &'static Test> {
         stuck::TESTS,
         together::TESTS,
         top::TESTS,
+        terminal::TESTS,
         session::TESTS,
         reload::TESTS,
         owners::TESTS,

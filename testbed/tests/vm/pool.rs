@@ -31,6 +31,8 @@ const TOOLS: &[&str] = &[
     "/usr/bin/setpriv",
     "/usr/bin/stat",
     "/usr/bin/tmux",
+    // tmux runs in no other locale than one of UTF-8.
+    "/usr/lib/locale/C.utf8/LC_CTYPE",
     "/usr/bin/truncate",
 ];
 

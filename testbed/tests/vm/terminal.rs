@@ -21,10 +21,13 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// What runs there; the shell tells how it ended.
 const SCRIPT: &str = "pghot top; echo ended with $?; exec sleep 600";
 
+/// Where the guest has its only locale.
+const LOCALES: &str = "/tmp/locale";
+
 /// Asks the server of tmux, and returns what it prints.
 fn tmux(vm: &Vm, arguments: &[&str]) -> Result<String> {
     let argv = ["tmux", "-u", "-S", "/tmp/tmux", "-f", "/dev/null"];
-    let env = [("LC_ALL", "C.UTF-8"), ("TERM", "xterm-256color")];
+    let env = [("LOCPATH", LOCALES), ("LC_CTYPE", "C.UTF-8")];
     let ran = vm.exec_with(&[&argv, arguments].concat(), &env, b"")?;
     Ok(ran.success()?.stdout)
 }
@@ -50,6 +53,11 @@ fn shown(screen: &str, word: &str) -> Option<u64> {
 fn outlives(ctx: &mut Ctx) -> Result<()> {
     let vm = &ctx.vm;
     make_terminals(vm)?;
+    vm.mkdir(&format!("{LOCALES}/C.utf8"))?;
+    vm.write(
+        &format!("{LOCALES}/C.utf8/LC_CTYPE"),
+        vm.read_bytes("/bin/LC_CTYPE")?,
+    )?;
     let daemon = Daemon::start(vm, &["--freq-threshold", "1"])?;
     tmux(vm, &["new-session", "-d", "-x", "110", "-y", "34", SCRIPT])?;
     wait(vm, "the sources", |screen| screen.contains("hint_fault"))?;

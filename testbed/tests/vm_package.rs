@@ -4,6 +4,8 @@
 //! It takes `make package` and `testbed/setup.sh --package` before, and minutes, so it is left to
 //! `make package-test` and `make test-long`.
 
+#[path = "vm/by_kernel.rs"]
+mod by_kernel;
 #[path = "vm/debian.rs"]
 mod debian;
 
@@ -12,8 +14,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use libtest_mimic::{Arguments, Failed, Trial};
-use pghot_testbed::{DEBIAN_FILES, Kernel, documents, number};
+use pghot_testbed::{DEBIAN_FILES, documents, number};
 use serde_json::Value;
 
 use debian::Host;
@@ -36,18 +37,7 @@ const SCRAPES: &str = "global:\n  scrape_interval: 15s\n\
 const BALANCING: &str = "/proc/sys/kernel/numa_balancing";
 
 fn main() -> ExitCode {
-    let mut trials = Vec::new();
-    if std::env::var_os("PGHOT_LONG").is_some() {
-        for kernel in Kernel::names().unwrap_or_default() {
-            let name = format!("{kernel}::tiered3-debian::the_package_comes_and_goes");
-            let run =
-                move || comes_and_goes(&kernel).map_err(|error| Failed::from(format!("{error:#}")));
-            trials.push(Trial::test(name, run));
-        }
-    }
-    let mut arguments = Arguments::from_args();
-    arguments.test_threads.get_or_insert(1);
-    libtest_mimic::run(&arguments, trials).exit_code()
+    by_kernel::main("tiered3-debian::the_package_comes_and_goes", comes_and_goes)
 }
 
 /// What is done, and what does it.

@@ -4,13 +4,15 @@
 //! No hint fault tells of shared memory, so the source is `pgtscan`; and each backend maps all of
 //! it. It takes `testbed/setup.sh --bench` before, and minutes, so it is left to `make test-long`.
 
+#[path = "vm/by_kernel.rs"]
+mod by_kernel;
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use libtest_mimic::{Arguments, Failed, Trial};
 use pghot_testbed::{Daemon, Kernel, Machine, Process, Spec, Vm, guest_binary, program};
 
 /// What runs in the guest, of the host; PostgreSQL's own come from its packages.
@@ -60,18 +62,7 @@ const RECALL_MIN: f64 = 0.95;
 const TIME_MAX: Duration = Duration::from_secs(120);
 
 fn main() -> ExitCode {
-    let mut trials = Vec::new();
-    if std::env::var_os("PGHOT_LONG").is_some() {
-        for kernel in Kernel::names().unwrap_or_default() {
-            let name = format!("{kernel}::tiered3::hot_buffers_of_200_backends");
-            let run =
-                move || hot_buffers(&kernel).map_err(|error| Failed::from(format!("{error:#}")));
-            trials.push(Trial::test(name, run));
-        }
-    }
-    let mut arguments = Arguments::from_args();
-    arguments.test_threads.get_or_insert(1);
-    libtest_mimic::run(&arguments, trials).exit_code()
+    by_kernel::main("tiered3::hot_buffers_of_200_backends", hot_buffers)
 }
 
 fn hot_buffers(kernel: &str) -> Result<()> {
@@ -222,8 +213,6 @@ impl Server {
             .sql("select off from pg_shmem_allocations where name = 'Buffer Blocks'")?
             .trim()
             .parse()?;
-        let backend = self.sql("select pg_backend_pid()")?;
-        ensure!(!backend.is_empty(), "no backend");
         let postmaster = self.vm.read("/tmp/pg/postmaster.pid")?;
         let pid = postmaster.lines().next().unwrap_or_default();
         let maps = self.vm.read(&format!("/proc/{pid}/maps"))?;

@@ -77,8 +77,8 @@ const X32: libc::c_long = 0x4000_0000;
 /// The filter could not be installed.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "cannot give up system calls: {0}; the kernel needs CONFIG_SECCOMP_FILTER, which all \
-     distributions set"
+    "cannot give up system calls: {0}; allow `seccomp` in the unit or the container, and use a \
+     kernel with CONFIG_SECCOMP_FILTER, as all distributions have"
 )]
 pub struct FilterError(#[from] seccompiler::Error);
 

@@ -5,7 +5,7 @@ use std::thread::sleep;
 use std::time::Instant;
 
 use pghot_daemon::config::load;
-use pghot_linux::SysRoot;
+use pghot_linux::{SysRoot, thread_cpu};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
@@ -16,12 +16,6 @@ use super::view::View;
 use super::watch::{PERIOD, Watcher};
 
 const GROUPS: u32 = 2000;
-
-/// CPU time of this thread, in ns.
-fn cpu_ns() -> u64 {
-    let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
-    text.split(' ').next().unwrap().parse().unwrap()
-}
 
 fn machine() -> (tempfile::TempDir, SysRoot) {
     let dir = tempfile::tempdir().unwrap();
@@ -63,13 +57,13 @@ fn many_cgroups_take_less_than_half_a_percent() {
         "{drawn}"
     );
     let mut share = |window: u32| {
-        let (before_ns, before) = (cpu_ns(), Instant::now());
+        let (cpu_before, before) = (thread_cpu(), Instant::now());
         for second in 1..=6 {
             let next = before + second * PERIOD;
             sleep(next.saturating_duration_since(Instant::now()));
             look(6 * window + second + 1);
         }
-        let share = (cpu_ns() - before_ns) as f64 / before.elapsed().as_nanos() as f64;
+        let share = (thread_cpu() - cpu_before).div_duration_f64(before.elapsed());
         println!("{GROUPS} cgroups take {:.3} % of a CPU", 100.0 * share);
         share
     };

@@ -54,7 +54,7 @@ pub(super) struct Counters {
     pub flushes_by_promotion: Counter,
     pub unflushed: Counter,
     pub skipped_opted_out: Counter,
-    /// Used no CPU time since the last look.
+    /// Due, but used no CPU time since it was seen.
     pub skipped_idle: Counter,
     /// The mmap lock was taken.
     pub skipped_busy: Counter,

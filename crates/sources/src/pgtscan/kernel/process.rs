@@ -1,9 +1,10 @@
 //! What the scanner knows of one process, and which process is due first. Pure: no clock, no
 //! kernel.
 //!
-//! Who is due and used no CPU time since it was last looked at has touched nothing; it rests. Of
-//! the others the one that used most comes first: a budget is seldom enough for all of two hundred
-//! processes, and an order by age or number spends it on those that sleep.
+//! A process that used no CPU time since its accessed bits were cleared, or since it was found to
+//! have nothing in the lower tier, has nothing new to show: it rests. Of the others the one that
+//! used most comes first: the budget is seldom enough for all of two hundred processes, and an
+//! order by age or number spends it on those that sleep.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -36,11 +37,11 @@ pub(super) enum Step {
 #[derive(Clone)]
 pub(super) struct Process {
     pub start_time: u64,
-    /// CPU time used, in ticks of the kernel, by the last reading and at the last look.
+    /// CPU time used, in ticks of the kernel, by the last reading and when it was last seen.
     pub cpu_ticks: u64,
-    cpu_ticks_looked: u64,
-    /// It used none since it was last looked at.
-    pub is_resting: bool,
+    seen_ticks: u64,
+    /// It was due, and had used none since it was seen; until it uses some.
+    is_resting: bool,
     pub step: Step,
     pub due: Duration,
     pub adapt: Adapt,
@@ -67,7 +68,7 @@ impl Process {
         Process {
             start_time,
             cpu_ticks: 0,
-            cpu_ticks_looked: 0,
+            seen_ticks: 0,
             is_resting: false,
             step: Step::Look,
             due,
@@ -87,14 +88,18 @@ impl Process {
     /// Notes the CPU time that the process has used by now.
     pub fn used(&mut self, cpu_ticks: u64) {
         self.cpu_ticks = cpu_ticks;
-        self.is_resting &= cpu_ticks == self.cpu_ticks_looked;
+        self.is_resting &= cpu_ticks == self.seen_ticks;
     }
 
-    /// Whether a look may find anything: from now on only CPU time used later counts.
-    pub fn is_worth_a_look(&mut self, cpu_ticks: u64) -> bool {
-        self.is_resting = cpu_ticks == self.cpu_ticks_looked;
-        (self.cpu_ticks, self.cpu_ticks_looked) = (cpu_ticks, cpu_ticks);
-        !self.is_resting
+    /// From now on only CPU time used later counts.
+    pub fn seen(&mut self) {
+        self.seen_ticks = self.cpu_ticks;
+    }
+
+    /// Lets a process that is due rest if it has nothing new to show; returns whether it does.
+    pub fn rests(&mut self) -> bool {
+        self.is_resting = self.cpu_ticks == self.seen_ticks;
+        self.is_resting
     }
 
     pub fn then(&mut self, step: Step, due: Duration) {
@@ -127,6 +132,7 @@ impl Process {
         let due = if !was_last {
             now
         } else if self.lower_pages == 0 {
+            self.seen();
             self.look_again = (2 * self.look_again).min(LOOK_MAX);
             now + self.look_again
         } else {
@@ -162,7 +168,7 @@ pub(super) fn next_due(
         } else {
             wait
         };
-        let unseen_ticks = process.cpu_ticks.saturating_sub(process.cpu_ticks_looked);
+        let unseen_ticks = process.cpu_ticks.saturating_sub(process.seen_ticks);
         let order = (!is_in_series, Reverse(unseen_ticks), process.due);
         (process.due.max(now + held), order, *pid)
     };
@@ -221,19 +227,42 @@ mod tests {
             process.used(ticks);
             process
         };
-        let mut looked = used(700);
-        assert!(looked.is_worth_a_look(700));
+        let mut seen = used(700);
+        seen.seen();
         let wait = Duration::from_secs(2);
-        let all = [used(3), looked.clone(), used(9)];
+        let all = [used(3), seen.clone(), used(9)];
         assert_eq!(next(&all, wait), Some((NOW + wait, 3)));
         assert_eq!(next(&all[..2], wait), Some((NOW + wait, 1)));
 
-        assert!(!looked.is_worth_a_look(700));
-        assert_eq!(next(&[looked.clone()], wait), None);
+        assert!(seen.rests());
+        assert_eq!(next(&[seen.clone()], wait), None);
+        seen.used(700);
+        assert_eq!(next(&[seen.clone()], wait), None, "as much as before");
+        seen.used(701);
+        assert_eq!(next(&[seen], wait), Some((NOW + wait, 1)));
+    }
+
+    /// A look reads no accessed bits: what it finds is scanned next, before who used less.
+    #[test]
+    fn only_a_look_that_found_nothing_at_all_is_the_end() {
+        let mut looked = process(Step::Look, 10, None);
         looked.used(700);
-        assert!(looked.is_resting);
-        looked.used(701);
-        assert_eq!(next(&[looked], wait), Some((NOW + wait, 1)));
+        // The first of two pieces, without pages in the lower tier.
+        looked.piece.end = 1 << 30;
+        looked.advance(NOW);
+        assert!(!looked.rests());
+        looked.lower_pages = 5;
+        looked.then(Step::Clear, NOW);
+        let mut other = process(Step::Look, 10, None);
+        other.used(3);
+        assert!(!looked.rests());
+        assert_eq!(
+            next(&[other, looked.clone()], Duration::ZERO),
+            Some((NOW, 2))
+        );
+        looked.lower_pages = 0;
+        looked.advance(NOW);
+        assert!(looked.rests());
     }
 
     #[test]

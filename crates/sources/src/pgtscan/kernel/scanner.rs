@@ -19,7 +19,7 @@ use crate::Config;
 use crate::budget::Budget;
 use crate::bulk::BulkReporter;
 use crate::kernel::page_tables::clear::{self, ClearCost, FLUSH_DELAY, Method, PidFd};
-use crate::kernel::page_tables::procs::{Procs, RESIDENT_MIN_PAGES};
+use crate::kernel::page_tables::procs::{Procs, RESIDENT_MIN_PAGES, Stat};
 use crate::kernel::page_tables::walk::{Leave, Request, Walked, Walker};
 use crate::kernel::worker::Pace;
 use crate::pgtscan::adapt::{SIZE_MAX_BYTES, Window};
@@ -165,15 +165,14 @@ impl Scanner {
     }
 
     fn step(&mut self, pid: i32, process: &mut Process, pace: &Pace) -> Result<(), Gone> {
-        let stat = self.procs.stat(pid).ok_or(Gone)?;
-        if stat.start_time != process.start_time {
-            return Err(Gone);
-        }
-        if !process.is_in_series(monotonic(), self.window())
-            && !process.is_worth_a_look(stat.cpu_ticks)
-        {
-            self.counters.skipped_idle.add(1);
-            return Ok(());
+        if matches!(process.step, Step::Look | Step::Clear) {
+            let is_same = |stat: &Stat| stat.start_time == process.start_time;
+            let stat = self.procs.stat(pid).filter(is_same).ok_or(Gone)?;
+            process.used(stat.cpu_ticks);
+            if !process.is_in_series(monotonic(), self.window()) && process.rests() {
+                self.counters.skipped_idle.add(1);
+                return Ok(());
+            }
         }
         match process.step {
             Step::Look => self.look(pid, process, pace),
@@ -223,6 +222,7 @@ impl Scanner {
             process.then(Step::Look, monotonic());
             return Ok(());
         }
+        process.seen();
         let config = self.config();
         // All of the process is cleared that way, also what was not walked.
         let entries = if process.is_whole() && !config.hint_faults_run {
@@ -275,8 +275,8 @@ impl Scanner {
         Ok(())
     }
 
-    /// Has the process's TLB flushed. Clearing left the accessed bits in there as they were, and an
-    /// entry that stays there is never marked again: without a flush the hottest pages are missed.
+    /// Has the process's TLB flushed. An entry that stays in there is never marked again: without a
+    /// flush the hottest pages are missed.
     fn flush(
         &mut self,
         pid: i32,

@@ -221,7 +221,11 @@ fn start(
     for _ in &shared.migrators {
         let mut host = Host::open(shared.root.clone(), topology, shared.dry_run)?;
         host.set_stop(shared.stop.flag());
-        host.set_makes_room(Arc::clone(&shared.demoter.makes_room));
+        let demoter = &shared.demoter;
+        host.set_makes_room(
+            Arc::clone(&demoter.makes_room),
+            demoter.exchange_cpu.clone(),
+        );
         host.set_moving_time(shared.moving.clone());
         hosts.push(Box::new(host));
     }
@@ -295,7 +299,8 @@ impl Threads {
     /// Makes room in a thread of its own until a stop is requested.
     fn start_demoter(&mut self, shared: &Arc<Shared>, topology: &Topology) -> Result<(), RunError> {
         let moving = shared.moving.clone();
-        let machine = Reclaimer::open(&shared.root, topology, moving, shared.dry_run)?;
+        let mut machine = Reclaimer::open(&shared.root, topology, moving, shared.dry_run)?;
+        machine.set_exchange_cpu(shared.demoter.exchange_cpu.clone());
         let mut machine = Beating::new(machine, self.pulses.add("the demoter"));
         let cpus = topology.cpus();
         let make_room = move |shared: &Shared| demoter::run(shared, cpus, &mut machine);

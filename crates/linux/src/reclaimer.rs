@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use pghot_engine::demoter::{Lruvec, Reclaim, Unable};
 use pghot_hotness::Nid;
 
+use crate::exchange_cpu::ExchangeCpu;
 use crate::host::{Demotion, monotonic};
 use crate::lru_gen::{self, Key, Mode};
 use crate::moving::MovingTime;
@@ -36,6 +37,7 @@ pub struct Reclaimer {
     watermarks: Watermarks,
     demotion: Demotion,
     moving: MovingTime,
+    exchange_cpu: ExchangeCpu,
     dry_run: bool,
 }
 
@@ -55,8 +57,19 @@ impl Reclaimer {
             demotion: Demotion::open(root),
             root: root.clone(),
             moving,
+            exchange_cpu: ExchangeCpu::default(),
             dry_run,
         })
+    }
+
+    /// Where the migrators promote while room is made.
+    pub fn set_exchange_cpu(&mut self, exchange_cpu: ExchangeCpu) {
+        self.exchange_cpu = exchange_cpu;
+    }
+
+    fn refresh(&mut self) -> Result<(), ReadError> {
+        self.watermarks.look_from(self.exchange_cpu.get());
+        self.watermarks.refresh()
     }
 
     /// Why nothing can be demoted now, if so.
@@ -87,14 +100,14 @@ impl Reclaim for Reclaimer {
     }
 
     fn room_pages(&mut self, nid: Nid) -> u64 {
-        match self.watermarks.refresh() {
+        match self.refresh() {
             Ok(()) => self.watermarks.room_pages(nid),
             Err(_) => 0,
         }
     }
 
     fn lower_room_pages(&mut self) -> u64 {
-        if self.watermarks.refresh().is_err() {
+        if self.refresh().is_err() {
             return 0;
         }
         let lower = self.topology.lower_tier_nodes();
@@ -126,6 +139,7 @@ impl Reclaim for Reclaimer {
         if self.unable().is_some() {
             return 0;
         }
+        let _stay = self.exchange_cpu.stay(self.now_ms());
         let before = self.demoted_pages();
         let (mut asked, mut went) = (0, 0);
         while asked < pages {

@@ -17,6 +17,9 @@ const MAX_ZONES: usize = 8;
 /// `pgdat_free_space_enough()`: 1 GiB, in pages.
 const ENOUGH_FREE_PAGES: u64 = (1 << 30) >> PAGE_SHIFT;
 
+/// A per-CPU list is filled up from its zone when it runs empty: `zone_batchsize()` at most.
+const LIST_BATCH_PAGES: u64 = 64;
+
 /// Zone types, in the kernel's order (`enum zone_type`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ZoneKind {
@@ -57,8 +60,12 @@ pub struct Zone {
     pub nid: u32,
     /// Its type.
     pub kind: ZoneKind,
-    /// Free pages, without those cached per CPU.
+    /// Free pages, without those in per-CPU lists.
     pub free_pages: u64,
+    /// Free pages in per-CPU lists, of all CPUs.
+    pub listed_pages: u64,
+    /// Of these, in the list of the CPU that is [looked from](Watermarks::look_from).
+    pub at_hand_pages: u64,
     /// Below: direct reclaim.
     pub min_pages: u64,
     /// Below: kswapd wakes.
@@ -84,6 +91,8 @@ impl Zone {
             nid,
             kind,
             free_pages: 0,
+            listed_pages: 0,
+            at_hand_pages: 0,
             min_pages: 0,
             low_pages: 0,
             high_pages: 0,
@@ -112,6 +121,8 @@ pub struct Watermarks {
     file: File,
     buffer: Vec<u8>,
     zones: Vec<Zone>,
+    /// Whose list is at hand.
+    cpu: Option<u32>,
     /// Place of ZONE_MOVABLE in `enum zone_type` of this kernel.
     movable_index: usize,
 }
@@ -126,10 +137,16 @@ impl Watermarks {
             file,
             buffer: vec![0; 64 << 10],
             zones: Vec::new(),
+            cpu: None,
             movable_index: 0,
         };
         watermarks.refresh()?;
         Ok(watermarks)
+    }
+
+    /// From now on the free pages in the lists of a CPU are at hand: pages will be moved there.
+    pub fn look_from(&mut self, cpu: Option<u32>) {
+        self.cpu = cpu;
     }
 
     /// Reads again; allocates only when the machine has grown.
@@ -139,7 +156,7 @@ impl Watermarks {
             .map_err(|source| ReadError::io(&self.path, source))?;
         let text = std::str::from_utf8(&self.buffer[..bytes])
             .map_err(|_| ReadError::malformed(&self.path, "text", "not UTF-8"))?;
-        parse_zoneinfo(text, &mut self.zones)
+        parse_zoneinfo(text, self.cpu, &mut self.zones)
             .map_err(|line| ReadError::malformed(&self.path, "a zoneinfo line", &line))?;
         let Some(first) = self.zones.first() else {
             return Err(ReadError::malformed(&self.path, "a list of zones", ""));
@@ -165,11 +182,26 @@ impl Watermarks {
     /// taking that many pages from wherever the allocator likes, at least one zone is still at or
     /// above its mark, which is what `pgdat_balanced()` and kswapd look at.
     ///
-    /// Conservative in three ways: ZONE_DMA is not counted, though movable allocations may fall
-    /// back to it; pages in per-CPU lists are not counted; a zone below its mark counts as 0.
-    /// Not seen: free pages in high-order atomic reserves, which the kernel does not print.
+    /// Free are also the pages in per-CPU lists, which the kernel's tests pass over. Since 6.7 it
+    /// lets these lists grow to the low watermark and beyond, and what demotion frees goes there
+    /// first. But pages are handed out of a list at its own CPU only, so only those at hand count;
+    /// and since who moves pages may be elsewhere after all, no more than leave the zone half a
+    /// step above its low watermark, where kswapd is woken.
+    ///
+    /// Conservative in two ways: ZONE_DMA is not counted, though movable allocations may fall
+    /// back to it; a zone below its mark counts as 0. Not seen: free pages in high-order atomic
+    /// reserves, which the kernel does not print.
     pub fn room_pages(&self, nid: u32) -> u64 {
-        self.pages_above(nid, |zone| zone.high_pages)
+        let room = |zone: &Zone| {
+            let mark_pages = zone.high_pages + self.reserve_pages(zone);
+            let free_pages = zone.free_pages + zone.listed_pages;
+            let of_zone = zone.free_pages.saturating_sub(mark_pages);
+            let at_hand = zone.at_hand_pages.saturating_sub(LIST_BATCH_PAGES);
+            (of_zone + at_hand)
+                .min(free_pages.saturating_sub(mark_pages))
+                .min(self.pages_above(zone, |zone| zone.low_pages.midpoint(zone.high_pages)))
+        };
+        self.of_node(nid).map(room).sum()
     }
 
     /// The same where reclaim demotes: pages that may be promoted such that kswapd wakes up and
@@ -180,24 +212,28 @@ impl Watermarks {
     /// would stay full of it. The kernel's own promotion calls it by name, which
     /// `move_pages(2)` does not.
     pub fn room_with_reclaim_pages(&self, nid: u32) -> u64 {
-        self.pages_above(nid, |zone| zone.min_pages.midpoint(zone.low_pages))
+        let mark = |zone: &Zone| zone.min_pages.midpoint(zone.low_pages);
+        self.of_node(nid)
+            .map(|zone| self.pages_above(zone, mark))
+            .sum()
     }
 
-    fn pages_above(&self, nid: u32, mark: fn(&Zone) -> u64) -> u64 {
+    /// The zones of a node that take pages of programs, but for ZONE_DMA.
+    fn of_node(&self, nid: u32) -> impl Iterator<Item = &Zone> {
         self.zones
             .iter()
-            .filter(|zone| zone.nid == nid && zone.managed_pages > 0)
+            .filter(move |zone| zone.nid == nid && zone.managed_pages > 0)
             .filter(|zone| {
                 matches!(
                     zone.kind,
                     ZoneKind::Dma32 | ZoneKind::Normal | ZoneKind::Movable
                 )
             })
-            .map(|zone| {
-                zone.free_pages
-                    .saturating_sub(mark(zone) + self.reserve_pages(zone))
-            })
-            .sum()
+    }
+
+    fn pages_above(&self, zone: &Zone, mark: fn(&Zone) -> u64) -> u64 {
+        zone.free_pages
+            .saturating_sub(mark(zone) + self.reserve_pages(zone))
     }
 
     /// Whether the kernel promotes to this node at the first hint fault, whatever the thresholds
@@ -241,9 +277,8 @@ impl Watermarks {
 /// Parses `/proc/zoneinfo` (`zoneinfo_show_print()` in mm/vmstat.c), replacing `zones`.
 ///
 /// A zone's text starts with a line `Node N, zone NAME` at the margin. What follows the watermark
-/// block is five lines or more for each CPU; the first of them ends the zone here, and a search for
-/// the next capital N skips the rest at the speed of memchr. On failure returns the offending line.
-pub fn parse_zoneinfo(text: &str, zones: &mut Vec<Zone>) -> Result<(), String> {
+/// block is five lines or more for each CPU; its number and its count of pages are searched for. On failure returns the offending line.
+pub fn parse_zoneinfo(text: &str, cpu: Option<u32>, zones: &mut Vec<Zone>) -> Result<(), String> {
     zones.clear();
     let mut rest = text;
     while let Some(header_at) = find_header(rest) {
@@ -255,6 +290,8 @@ pub fn parse_zoneinfo(text: &str, zones: &mut Vec<Zone>) -> Result<(), String> {
         while !rest.is_empty() && !rest.starts_with("Node ") {
             let (line, after) = rest.split_once('\n').unwrap_or((rest, ""));
             if line.starts_with("  pagesets") {
+                let lists = &after[..find_header(after).unwrap_or(after.len())];
+                count_listed(&mut zone, lists, cpu)?;
                 break;
             }
             take_line(&mut zone, line).ok_or_else(|| line.to_owned())?;
@@ -276,6 +313,22 @@ fn find_header(text: &str) -> Option<usize> {
         }
         from = at + 1;
     }
+}
+
+/// Adds up the lines `count: N`, each after one `cpu: N`.
+fn count_listed(zone: &mut Zone, lists: &str, at_hand: Option<u32>) -> Result<(), String> {
+    let number = |from: &str| -> Option<u64> { from.lines().next()?.trim().parse().ok() };
+    for list in lists.split("cpu:").skip(1) {
+        let count = list.split_once("count:").and_then(|(_, rest)| number(rest));
+        let (Some(cpu), Some(pages)) = (number(list), count) else {
+            return Err(list.lines().take(2).collect());
+        };
+        zone.listed_pages += pages;
+        if at_hand.is_some_and(|at_hand| u64::from(at_hand) == cpu) {
+            zone.at_hand_pages += pages;
+        }
+    }
+    Ok(())
 }
 
 /// `Node 0, zone   Normal`

@@ -11,7 +11,7 @@ fuzz_target!(|bytes: &[u8]| {
     };
     let text = String::from_utf8_lossy(bytes);
     match kind % 4 {
-        0 => drop(watermarks::parse_zoneinfo(&text, &mut Vec::new())),
+        0 => drop(watermarks::parse_zoneinfo(&text, Some(1), &mut Vec::new())),
         1 => drop(Vmstat::parse(&text)),
         2 => {
             let (list, cgroups) = text.split_once('\0').unwrap_or((&text, "0::/a\n"));

@@ -10,6 +10,7 @@
 //! ```text
 //! what waits beyond the room there is → as much as the exchange allows → the longest idle first
 //!   → if too few are idle: age, and look again one time scale later
+//!   → if more may not go at once, for the rate or for want of room below: the rest of them later
 //! ```
 
 mod reclaim;
@@ -103,6 +104,17 @@ struct Agings {
     took_ms: u64,
     /// No earlier than this.
     next_ms: u64,
+    /// More of what the last pair found idle would have gone, but for the rate, or for want of room
+    /// below.
+    is_cut_short: bool,
+}
+
+impl Agings {
+    /// Whether more of what was found may go without another look: it has been idle for longer
+    /// since, and the kernel keeps what was touched.
+    fn goes_on(&self) -> bool {
+        self.is_cut_short && !self.is_open
+    }
 }
 
 impl Demoter {
@@ -202,6 +214,7 @@ impl Demoter {
             return;
         }
         if self.exchange.takes_counted(settings) && longest.is_known {
+            (self.exchange).note_idle(machine.now_ms(), longest.idle_share(), settings);
             return self.serve(target, longest, settings, machine);
         }
         let is_searching = !self.exchange.is_proven() || self.exchange.takes_counted(settings);
@@ -214,11 +227,15 @@ impl Demoter {
         {
             // At once, for soon the others will have been touched as well.
             let survey = Survey::new(&lruvecs, self.exchange.idle_ms(settings));
+            (self.exchange).note_idle(machine.now_ms(), survey.idle_share(), settings);
+            self.serve(target, survey, settings, machine);
+        } else if self.agings.get(&nid).is_some_and(Agings::goes_on) {
+            let survey = Survey::new(&lruvecs, self.exchange.idle_ms(settings));
             self.serve(target, survey, settings, machine);
         }
     }
 
-    /// Judges what was found idle, and demotes of it what is wanted.
+    /// Demotes of what was found idle what is wanted.
     fn serve(
         &mut self,
         target: &Target,
@@ -232,14 +249,13 @@ impl Demoter {
             true => target.waiting.pages(),
             false => target.waiting.quick_pages,
         };
-        self.exchange
-            .note_idle(now_ms, survey.idle_share(), settings);
         let allowed = self.exchange.refill(now_ms, settings);
         if !self.exchange.is_proven() {
             return;
         }
         let idle = survey.cold_pages();
-        let mut wanted = waited.saturating_sub(target.room_pages).min(allowed);
+        let missing = waited.saturating_sub(target.room_pages);
+        let mut wanted = missing.min(allowed);
         let mut went = 0;
         if wanted >= PAGES_MIN {
             // Each page that goes up leaves room for another, so a little is enough.
@@ -255,13 +271,16 @@ impl Demoter {
         }
         self.report.demoted_pages += went;
         self.exchange.spend(now_ms, went);
+        let agings = self.agings.entry(nid).or_default();
         let round = Round {
             waited,
             idle,
             wanted,
             went,
-            aging_ms: self.agings.get(&nid).map_or(0, |agings| agings.took_ms),
+            aging_ms: agings.took_ms,
         };
+        let is_served = went * 2 >= wanted;
+        agings.is_cut_short = is_served && missing >= went + PAGES_MIN;
         self.exchange.note_round(now_ms, &round, settings);
     }
 

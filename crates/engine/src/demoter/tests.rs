@@ -18,6 +18,8 @@ struct Node {
     opened_ms: Vec<u64>,
     youngest: u64,
     calls: u64,
+    /// How long an aging takes.
+    aging_ms: u64,
 }
 
 impl Node {
@@ -34,6 +36,7 @@ impl Node {
             opened_ms: vec![0, 1000],
             youngest: 1,
             calls: 0,
+            aging_ms: 0,
         }
     }
 
@@ -126,6 +129,7 @@ impl Reclaim for Node {
     fn age(&mut self, _: Nid, memcg_id: u64, seq: u64) {
         assert_eq!((memcg_id, seq), (7, self.youngest));
         self.calls += 1;
+        self.now_ms += self.aging_ms;
         for place in 0..self.pages.len() {
             if self.is_touched(self.pages[place]) {
                 self.pages[place].1 = self.youngest;
@@ -252,6 +256,26 @@ fn a_full_lower_tier_takes_nothing() {
         went > 900,
         "{went}: half of what waits, until the other half has room"
     );
+}
+
+/// Both tiers are full, and to look takes long: pages change places at each pass all the same.
+#[test]
+fn a_round_that_is_cut_short_goes_on() {
+    let settings = Settings::new(Format::Default);
+    let mut node = Node::new(&[(3000, 1), (50_000, 2000)]);
+    node.aging_ms = 50;
+    let mut demoter = Demoter::default();
+    let end_ms = node.now_ms + 10_000;
+    let mut promoted = 0;
+    while node.now_ms < end_ms {
+        node.lower_room = 256 + std::mem::take(&mut node.room);
+        promoted += node.lower_room - 256;
+        let demand = node.demand(20_000);
+        node.now_ms += demoter.pass(&demand, &settings, &mut node);
+    }
+    assert!(promoted > 10_000, "{promoted} with {} agings", node.calls);
+    let hot = node.pages.iter().filter(|page| page.0 == 1).count();
+    assert_eq!(hot, 3000);
 }
 
 #[test]

@@ -61,7 +61,7 @@ pub fn zoneinfo(nodes: &[&[Zone]], with_promo: bool, cpus: u32) -> String {
             }
             text += &format!("      nr_free_pages {free}\n      nr_free_cma  {cma}\n  pagesets\n");
             for cpu in 0..cpus {
-                text += &format!("    cpu: {cpu}\n              count:    7\n");
+                text += &format!("    cpu: {cpu}\n              count:    0\n");
                 text += "              high:     9\n              batch:    1\n";
                 text += "              high_min: 31\n  vm stats threshold: 4\n";
             }
@@ -156,6 +156,27 @@ fn room_is_what_lies_above_high_and_the_reserve() {
     assert!(with_reclaim > 2700 + 400 && floor(2) > zones[2].min_pages);
 }
 
+/// Since 6.7 the kernel lets per-CPU lists grow to the low watermark: what demotion frees is there.
+#[test]
+fn pages_in_per_cpu_lists_are_room() {
+    let room = |listed: u64, cpu: Option<u32>| {
+        let nodes = zoneinfo(&[&far_node(590), &far_node(700), &far_node(500)], true, 4);
+        let tree = FakeTree::new();
+        let listed = nodes.replace("count:    0", &format!("count:    {listed}"));
+        tree.proc("zoneinfo", &listed);
+        let mut watermarks = Watermarks::open(&tree.root).unwrap();
+        watermarks.look_from(cpu);
+        watermarks.refresh().unwrap();
+        [0, 1, 2].map(|nid| watermarks.room_pages(nid))
+    };
+    // Low is 400 and high 600.
+    assert_eq!(room(0, Some(3)), [0, 100, 0]);
+    assert_eq!(room(100, None), [0, 100, 0], "they are elsewhere");
+    assert_eq!(room(100, Some(4)), [0, 100, 0], "there is no such CPU");
+    assert_eq!(room(100, Some(3)), [36, 136, 0], "all but 64 of one list");
+    assert_eq!(room(2, Some(3)), [0, 100, 0], "too few");
+}
+
 #[test]
 fn zone_fields() {
     let watermarks = read(&zoneinfo(&[&low_node()], true, 2));
@@ -218,6 +239,7 @@ fn damage_is_an_error() {
         "",
         "nothing here\n",
         "Node 0, zone   Normal\n  pages free     x\n",
+        "Node 0, zone   Normal\n  pages free     1\n  pagesets\n    cpu: 0\n   count: x\n",
     ] {
         let tree = FakeTree::new();
         tree.proc("zoneinfo", text);

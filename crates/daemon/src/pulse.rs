@@ -107,8 +107,8 @@ impl<T: Reclaim> Reclaim for Beating<T> {
         self.asked().room_pages(nid)
     }
 
-    fn lower_room_pages(&mut self) -> u64 {
-        self.asked().lower_room_pages()
+    fn lower_room_pages(&mut self, from: Nid) -> u64 {
+        self.asked().lower_room_pages(from)
     }
 
     fn lruvecs(&mut self, nid: Nid) -> Result<Vec<Lruvec>, Unable> {

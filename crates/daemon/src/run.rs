@@ -224,7 +224,7 @@ fn start(
         let demoter = &shared.demoter;
         host.set_makes_room(
             Arc::clone(&demoter.makes_room),
-            demoter.exchange_cpu.clone(),
+            demoter.exchange_cpus.clone(),
         );
         host.set_moving_time(shared.moving.clone());
         hosts.push(Box::new(host));
@@ -300,7 +300,7 @@ impl Threads {
     fn start_demoter(&mut self, shared: &Arc<Shared>, topology: &Topology) -> Result<(), RunError> {
         let moving = shared.moving.clone();
         let mut machine = Reclaimer::open(&shared.root, topology, moving, shared.dry_run)?;
-        machine.set_exchange_cpu(shared.demoter.exchange_cpu.clone());
+        machine.set_exchange_cpus(shared.demoter.exchange_cpus.clone());
         let mut machine = Beating::new(machine, self.pulses.add("the demoter"));
         let cpus = topology.cpus();
         let make_room = move |shared: &Shared| demoter::run(shared, cpus, &mut machine);

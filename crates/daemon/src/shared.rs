@@ -13,7 +13,7 @@ use pghot_engine::{
 use pghot_events::event;
 use pghot_hotness::{Nid, Rule, Swept, Table};
 use pghot_linux::SysRoot;
-use pghot_linux::exchange_cpu::ExchangeCpu;
+use pghot_linux::exchange_cpus::ExchangeCpus;
 use pghot_linux::groups::Group;
 use pghot_linux::host::monotonic;
 use pghot_linux::moving::MovingTime;
@@ -73,7 +73,7 @@ pub struct DemoterState {
     /// Whether it makes room: then promotion leaves kswapd alone.
     pub makes_room: Arc<AtomicBool>,
     /// Where it does.
-    pub exchange_cpu: ExchangeCpu,
+    pub exchange_cpus: ExchangeCpus,
     /// Whether a migrator has found no room since the last pass.
     pub is_called_for: AtomicBool,
 }

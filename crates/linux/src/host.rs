@@ -9,7 +9,7 @@ use std::time::Duration;
 use pghot_engine::{Batch, Found, Machine, Outcome, Owner, Pid, Program};
 use pghot_hotness::{Nid, Pfn};
 
-use crate::exchange_cpu::ExchangeCpu;
+use crate::exchange_cpus::ExchangeCpus;
 use crate::file_mover::FileMover;
 use crate::mover::{MoveStatus, Mover};
 use crate::moving::MovingTime;
@@ -54,7 +54,7 @@ pub struct Host {
     demotion: Demotion,
     /// Set while somebody else makes room.
     makes_room: Arc<AtomicBool>,
-    exchange_cpu: ExchangeCpu,
+    exchange_cpus: ExchangeCpus,
     moving: MovingTime,
     topology: Topology,
     watermarks: Watermarks,
@@ -78,7 +78,7 @@ impl Host {
             has_memory,
             demotion: Demotion::open(&root),
             makes_room: Arc::default(),
-            exchange_cpu: ExchangeCpu::default(),
+            exchange_cpus: ExchangeCpus::default(),
             moving: MovingTime::default(),
             watermarks: Watermarks::open(&root)?,
             resolver: Resolver::load()?,
@@ -100,9 +100,9 @@ impl Host {
 
     /// A flag that is set while a demoter makes room, and where it does: then promotion need not
     /// wake kswapd for it.
-    pub fn set_makes_room(&mut self, flag: Arc<AtomicBool>, exchange_cpu: ExchangeCpu) {
+    pub fn set_makes_room(&mut self, flag: Arc<AtomicBool>, exchange_cpus: ExchangeCpus) {
         self.makes_room = flag;
-        self.exchange_cpu = exchange_cpu;
+        self.exchange_cpus = exchange_cpus;
     }
 
     /// Where the CPU time of moves is added up.
@@ -164,7 +164,7 @@ impl Machine for Host {
     fn room_pages(&mut self, target: Nid) -> u64 {
         // Unreadable watermarks mean no room: promotion without them could push the node into
         // reclaim.
-        self.watermarks.look_from(self.exchange_cpu.get());
+        self.watermarks.look_from(self.exchange_cpus.get(target));
         match self.watermarks.refresh() {
             Ok(()) if self.wakes_kswapd() => self.watermarks.room_with_reclaim_pages(target),
             Ok(()) => self.watermarks.room_pages(target),
@@ -181,7 +181,7 @@ impl Machine for Host {
             outcomes.extend(batch.folios.iter().map(|_| Outcome::WouldMove));
             return;
         }
-        let _stay = self.exchange_cpu.follow(self.now_ms());
+        let _stay = self.exchange_cpus.follow(batch.target, self.now_ms());
         let moving = self.moving.clone();
         moving.count(|| match batch.owner {
             Owner::Process(pid) => self.move_mapped(pid, batch, outcomes),

@@ -6,7 +6,7 @@ pub mod bpf;
 pub mod cgroup;
 pub mod claim;
 pub mod conflicts;
-pub mod exchange_cpu;
+pub mod exchange_cpus;
 pub mod file_mover;
 pub mod groups;
 pub mod hint_fault_knobs;

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use pghot_engine::demoter::{Lruvec, Reclaim, Unable};
 use pghot_hotness::Nid;
 
-use crate::exchange_cpu::ExchangeCpu;
+use crate::exchange_cpus::ExchangeCpus;
 use crate::host::{Demotion, monotonic};
 use crate::lru_gen::{self, Key, Mode};
 use crate::moving::MovingTime;
@@ -37,7 +37,7 @@ pub struct Reclaimer {
     watermarks: Watermarks,
     demotion: Demotion,
     moving: MovingTime,
-    exchange_cpu: ExchangeCpu,
+    exchange_cpus: ExchangeCpus,
     dry_run: bool,
 }
 
@@ -57,18 +57,19 @@ impl Reclaimer {
             demotion: Demotion::open(root),
             root: root.clone(),
             moving,
-            exchange_cpu: ExchangeCpu::default(),
+            exchange_cpus: ExchangeCpus::default(),
             dry_run,
         })
     }
 
     /// Where the migrators promote while room is made.
-    pub fn set_exchange_cpu(&mut self, exchange_cpu: ExchangeCpu) {
-        self.exchange_cpu = exchange_cpu;
+    pub fn set_exchange_cpus(&mut self, exchange_cpus: ExchangeCpus) {
+        self.exchange_cpus = exchange_cpus;
     }
 
-    fn refresh(&mut self) -> Result<(), ReadError> {
-        self.watermarks.look_from(self.exchange_cpu.get());
+    /// Reads the watermarks as who moves pages to or from a top-tier node sees them.
+    fn refresh(&mut self, nid: Nid) -> Result<(), ReadError> {
+        self.watermarks.look_from(self.exchange_cpus.get(nid));
         self.watermarks.refresh()
     }
 
@@ -100,14 +101,14 @@ impl Reclaim for Reclaimer {
     }
 
     fn room_pages(&mut self, nid: Nid) -> u64 {
-        match self.refresh() {
+        match self.refresh(nid) {
             Ok(()) => self.watermarks.room_pages(nid),
             Err(_) => 0,
         }
     }
 
-    fn lower_room_pages(&mut self) -> u64 {
-        if self.refresh().is_err() {
+    fn lower_room_pages(&mut self, from: Nid) -> u64 {
+        if self.refresh(from).is_err() {
             return 0;
         }
         let lower = self.topology.lower_tier_nodes();
@@ -139,7 +140,7 @@ impl Reclaim for Reclaimer {
         if self.unable().is_some() {
             return 0;
         }
-        let _stay = self.exchange_cpu.stay(self.now_ms());
+        let _stay = self.exchange_cpus.stay(nid, self.now_ms());
         let before = self.demoted_pages();
         let (mut asked, mut went) = (0, 0);
         while asked < pages {

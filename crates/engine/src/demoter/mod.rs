@@ -259,7 +259,7 @@ impl Demoter {
         let mut went = 0;
         if wanted >= PAGES_MIN {
             // Each page that goes up leaves room for another, so a little is enough.
-            wanted = wanted.min(machine.lower_room_pages() / 2);
+            wanted = wanted.min(machine.lower_room_pages(nid) / 2);
             self.report.rounds_lower_tier_full += u64::from(wanted < PAGES_MIN);
         }
         if wanted < PAGES_MIN {

@@ -68,8 +68,9 @@ pub trait Reclaim {
     /// Base pages that the node can take and stay above its high watermark.
     fn room_pages(&mut self, nid: Nid) -> u64;
 
-    /// The same of all of the lower tier together: beyond it, reclaim would swap.
-    fn lower_room_pages(&mut self) -> u64;
+    /// The same of all of the lower tier together, for pages from a node: beyond it, reclaim would
+    /// swap.
+    fn lower_room_pages(&mut self, from: Nid) -> u64;
 
     /// The lruvecs of a node.
     fn lruvecs(&mut self, nid: Nid) -> Result<Vec<Lruvec>, Unable>;

@@ -101,7 +101,7 @@ impl Reclaim for Node {
         self.room
     }
 
-    fn lower_room_pages(&mut self) -> u64 {
+    fn lower_room_pages(&mut self, _: Nid) -> u64 {
         self.lower_room
     }
 
@@ -374,7 +374,7 @@ impl Reclaim for Asked {
     fn room_pages(&mut self, _: Nid) -> u64 {
         0
     }
-    fn lower_room_pages(&mut self) -> u64 {
+    fn lower_room_pages(&mut self, _: Nid) -> u64 {
         0
     }
     fn lruvecs(&mut self, _: Nid) -> Result<Vec<Lruvec>, Unable> {

@@ -93,7 +93,7 @@ impl Reclaim for Host<'_> {
         room * self.weight()
     }
 
-    fn lower_room_pages(&mut self) -> u64 {
+    fn lower_room_pages(&mut self, _: Nid) -> u64 {
         match self.world.trouble.invites_swap {
             true => u64::MAX / 2,
             false => self.lower_room() * self.weight(),

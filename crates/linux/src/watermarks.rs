@@ -277,7 +277,8 @@ impl Watermarks {
 /// Parses `/proc/zoneinfo` (`zoneinfo_show_print()` in mm/vmstat.c), replacing `zones`.
 ///
 /// A zone's text starts with a line `Node N, zone NAME` at the margin. What follows the watermark
-/// block is five lines or more for each CPU; its number and its count of pages are searched for. On failure returns the offending line.
+/// block is five lines or more for each CPU; its number and its count of pages are searched for. On
+/// failure returns the offending line.
 pub fn parse_zoneinfo(text: &str, cpu: Option<u32>, zones: &mut Vec<Zone>) -> Result<(), String> {
     zones.clear();
     let mut rest = text;

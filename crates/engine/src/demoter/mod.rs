@@ -215,7 +215,8 @@ impl Demoter {
         }
         if self.exchange.takes_counted(settings) && longest.is_known {
             (self.exchange).note_idle(machine.now_ms(), longest.idle_share(), settings);
-            return self.serve(target, longest, settings, machine);
+            let round = self.serve(target, longest, settings, machine);
+            return self.exchange.note_round(machine.now_ms(), round, settings);
         }
         let is_searching = !self.exchange.is_proven() || self.exchange.takes_counted(settings);
         if !self.exchange.search(settings) && is_searching {
@@ -228,21 +229,23 @@ impl Demoter {
             // At once, for soon the others will have been touched as well.
             let survey = Survey::new(&lruvecs, self.exchange.idle_ms(settings));
             (self.exchange).note_idle(machine.now_ms(), survey.idle_share(), settings);
-            self.serve(target, survey, settings, machine);
+            let round = self.serve(target, survey, settings, machine);
+            self.exchange.note_round(machine.now_ms(), round, settings);
         } else if self.agings.get(&nid).is_some_and(Agings::goes_on) {
+            // Nothing is learnt from it.
             let survey = Survey::new(&lruvecs, self.exchange.idle_ms(settings));
             self.serve(target, survey, settings, machine);
         }
     }
 
-    /// Demotes of what was found idle what is wanted.
+    /// Demotes of what was found idle what is wanted; `None` where pages are not told apart.
     fn serve(
         &mut self,
         target: &Target,
         survey: Survey,
         settings: &Settings,
         machine: &mut dyn Reclaim,
-    ) {
+    ) -> Option<Round> {
         let now_ms = machine.now_ms();
         let nid = target.nid;
         let waited = match self.exchange.takes_counted(settings) {
@@ -251,7 +254,7 @@ impl Demoter {
         };
         let allowed = self.exchange.refill(now_ms, settings);
         if !self.exchange.is_proven() {
-            return;
+            return None;
         }
         let idle = survey.cold_pages();
         let missing = waited.saturating_sub(target.room_pages);
@@ -271,17 +274,16 @@ impl Demoter {
         }
         self.report.demoted_pages += went;
         self.exchange.spend(now_ms, went);
+        let is_served = went * 2 >= wanted;
         let agings = self.agings.entry(nid).or_default();
-        let round = Round {
+        agings.is_cut_short = is_served && missing >= went + PAGES_MIN;
+        Some(Round {
             waited,
             idle,
             wanted,
             went,
             aging_ms: agings.took_ms,
-        };
-        let is_served = went * 2 >= wanted;
-        agings.is_cut_short = is_served && missing >= went + PAGES_MIN;
-        self.exchange.note_round(now_ms, &round, settings);
+        })
     }
 
     /// Opens a younger generation in all lruvecs, if it is time; returns whether it was the second

@@ -371,8 +371,11 @@ impl Exchange {
         (self.is_proven, self.is_likely) = (false, false);
     }
 
-    /// A round at this scale is over.
-    pub fn note_round(&mut self, now_ms: u64, round: &Round, settings: &Settings) {
+    /// A round at this scale is over, if there was one.
+    pub fn note_round(&mut self, now_ms: u64, round: Option<Round>, settings: &Settings) {
+        let Some(round) = round else {
+            return;
+        };
         let is_served = round.went * 2 >= round.wanted;
         self.rounds_in_vain = match is_served && round.waited > 0 {
             true => 0,

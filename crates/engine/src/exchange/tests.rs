@@ -61,7 +61,7 @@ impl Tiers {
                 went: waited.min(1e5 * idle) as u64,
                 aging_ms: 1000,
             };
-            exchange.note_round(self.now_ms, &round, &settings);
+            exchange.note_round(self.now_ms, Some(round), &settings);
         }
     }
 
@@ -280,7 +280,7 @@ fn a_scale_that_is_gone_does_no_harm() {
         settings.quick_fault_ms = quick_fault_ms;
         exchange.note(slow.now_ms, slow.faults, Outcomes::default(), &settings);
         exchange.note_idle(slow.now_ms, 0.5, &settings);
-        exchange.note_round(slow.now_ms, &Round::default(), &settings);
+        exchange.note_round(slow.now_ms, Some(Round::default()), &settings);
         exchange.search(&settings);
         assert!(exchange.idle_ms(&settings) >= 2 * u64::from(exchange.touched_ms(&settings)));
     }

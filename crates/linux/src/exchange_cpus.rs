@@ -1,16 +1,16 @@
 //! The CPUs at which pages change places between two full tiers.
 //!
-//! A page that is freed goes to a list of the CPU that freed it, and is handed out again at that
-//! CPU. Since 6.7 the kernel lets such a list grow to a share of the low watermark, for each node;
-//! only kswapd keeps the lists short while it works. So where one thread demotes at one CPU and
-//! another promotes at another, each page that goes leaves a free one that the other does not find:
-//! some 9,000 of them on a node of 1 GiB with four CPUs, until both tiers were at their watermarks
-//! and nothing moved. At the same CPU one thread takes what the other has freed.
+//! A freed page goes to a list of the CPU that freed it, and only that CPU allocates from the list.
+//! A list may hold its CPU's share of the low watermark (since 5.14), and more while many pages are
+//! freed (since 6.7); only kswapd keeps the lists short while it works. If one thread demotes at
+//! one CPU and another promotes at another, neither finds what the other has freed, and two tiers
+//! that are both at their watermarks stand still. So both work at the same CPU.
 //!
-//! A thread is kept there for one call, which moves some thousand pages at most.
+//! A thread is kept there for one call, which moves some thousand pages at most. Afterwards it may
+//! run where it might before; a CPU that came online in between is not among those.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pghot_hotness::Nid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
@@ -19,45 +19,40 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity}
 const KEPT_MS: u64 = 60_000;
 
 /// Shared by the threads that promote and the one that demotes: by top-tier node, the CPU and since
-/// when, in ms. Several nodes have several, or one CPU would move the pages of all sockets.
+/// when, in ms. Each node has its own, or one CPU would move the pages of all sockets.
 #[derive(Debug, Clone, Default)]
 pub struct ExchangeCpus(Arc<Mutex<BTreeMap<Nid, (u32, u64)>>>);
 
 impl ExchangeCpus {
-    /// Which CPU it is, if pages change places at all.
-    pub fn get(&self, nid: Nid) -> Option<u32> {
-        let chosen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        chosen.get(&nid).map(|(cpu, _)| *cpu)
+    /// The CPU, if pages of this node change places.
+    pub fn get(&self, nid: Nid, now_ms: u64) -> Option<u32> {
+        let (cpu, since_ms) = *self.lock().get(&nid)?;
+        (now_ms.saturating_sub(since_ms) < KEPT_MS).then_some(cpu)
     }
 
-    /// Keeps this thread there until the guard is dropped; the first one chooses where he is. Who
-    /// may not go stays.
+    /// Keeps this thread there until the guard is dropped. If there is none, or this thread may not
+    /// run there, it becomes the CPU where this thread runs.
     #[must_use]
     pub fn stay(&self, nid: Nid, now_ms: u64) -> Stay {
-        if let Some(cpu) = self.get_at(nid, now_ms)
-            && let Some(stay) = Stay::at(cpu as usize)
-        {
-            return stay;
-        }
-        let here = sched_getcpu();
-        let mut chosen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        chosen.insert(nid, (here as u32, now_ms));
-        Stay::at(here).unwrap_or_default()
+        self.try_follow(nid, now_ms).unwrap_or_else(|| {
+            let here = sched_getcpu();
+            self.lock().insert(nid, (here as u32, now_ms));
+            Stay::at(here).unwrap_or_default()
+        })
     }
 
-    /// The same, if somebody has chosen.
+    /// Keeps this thread there until the guard is dropped, if there is one.
     #[must_use]
     pub fn follow(&self, nid: Nid, now_ms: u64) -> Stay {
-        match self.get_at(nid, now_ms) {
-            Some(_) => self.stay(nid, now_ms),
-            None => Stay::default(),
-        }
+        self.try_follow(nid, now_ms).unwrap_or_default()
     }
 
-    fn get_at(&self, nid: Nid, now_ms: u64) -> Option<u32> {
-        let chosen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (cpu, since_ms) = chosen.get(&nid)?;
-        (now_ms.saturating_sub(*since_ms) < KEPT_MS).then_some(*cpu)
+    fn try_follow(&self, nid: Nid, now_ms: u64) -> Option<Stay> {
+        Stay::at(self.get(nid, now_ms)? as usize)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Nid, (u32, u64)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -101,12 +96,12 @@ mod tests {
     fn both_threads_are_at_the_cpu_of_the_first() {
         let exchange = ExchangeCpus::default();
         drop(exchange.follow(0, 1000));
-        assert_eq!(exchange.get(0), None, "nobody has chosen");
+        assert_eq!(exchange.get(0, 1000), None, "nobody has chosen");
         let before = sched_getaffinity(None).unwrap();
         drop(exchange.stay(0, 1000));
         assert_eq!(sched_getaffinity(None).unwrap(), before);
-        assert_eq!(exchange.get(1), None, "of another node");
-        let cpu = exchange.get(0).unwrap() as usize;
+        assert_eq!(exchange.get(1, 1000), None, "of another node");
+        let cpu = exchange.get(0, 2000).unwrap() as usize;
         let other = exchange.clone();
         let at = std::thread::spawn(move || {
             let elsewhere = (0..CpuSet::MAX_CPU).rev().find(|cpu| before.is_set(*cpu));
@@ -120,12 +115,12 @@ mod tests {
     #[test]
     fn a_cpu_is_left_that_is_gone_or_old() {
         let exchange = ExchangeCpus::default();
-        let chosen = || exchange.0.lock().unwrap();
-        chosen().insert(0, (1023, 1000));
+        exchange.lock().insert(0, (1023, 1000));
         drop(exchange.stay(0, 2000));
-        assert_ne!(exchange.get(0), Some(1023), "there is none");
-        chosen().insert(0, (0, 1000));
+        assert_ne!(exchange.get(0, 2000), Some(1023), "there is none");
+        exchange.lock().insert(0, (0, 1000));
+        assert_eq!(exchange.get(0, 1000 + KEPT_MS), None);
         drop(exchange.stay(0, 1000 + KEPT_MS));
-        assert_eq!(chosen()[&0].1, 1000 + KEPT_MS);
+        assert!(exchange.get(0, 1000 + KEPT_MS).is_some());
     }
 }

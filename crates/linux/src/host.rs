@@ -164,7 +164,8 @@ impl Machine for Host {
     fn room_pages(&mut self, target: Nid) -> u64 {
         // Unreadable watermarks mean no room: promotion without them could push the node into
         // reclaim.
-        self.watermarks.look_from(self.exchange_cpus.get(target));
+        self.watermarks
+            .look_from(self.exchange_cpus.get(target, self.now_ms()));
         match self.watermarks.refresh() {
             Ok(()) if self.wakes_kswapd() => self.watermarks.room_with_reclaim_pages(target),
             Ok(()) => self.watermarks.room_pages(target),

@@ -69,7 +69,8 @@ impl Reclaimer {
 
     /// Reads the watermarks as who moves pages to or from a top-tier node sees them.
     fn refresh(&mut self, nid: Nid) -> Result<(), ReadError> {
-        self.watermarks.look_from(self.exchange_cpus.get(nid));
+        self.watermarks
+            .look_from(self.exchange_cpus.get(nid, self.now_ms()));
         self.watermarks.refresh()
     }
 

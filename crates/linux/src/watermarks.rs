@@ -62,9 +62,7 @@ pub struct Zone {
     pub kind: ZoneKind,
     /// Free pages, without those in per-CPU lists.
     pub free_pages: u64,
-    /// Free pages in per-CPU lists, of all CPUs.
-    pub listed_pages: u64,
-    /// Of these, in the list of the CPU that is [looked from](Watermarks::look_from).
+    /// Free pages in the list of the CPU that is [looked from](Watermarks::look_from).
     pub at_hand_pages: u64,
     /// Below: direct reclaim.
     pub min_pages: u64,
@@ -91,7 +89,6 @@ impl Zone {
             nid,
             kind,
             free_pages: 0,
-            listed_pages: 0,
             at_hand_pages: 0,
             min_pages: 0,
             low_pages: 0,
@@ -182,23 +179,20 @@ impl Watermarks {
     /// taking that many pages from wherever the allocator likes, at least one zone is still at or
     /// above its mark, which is what `pgdat_balanced()` and kswapd look at.
     ///
-    /// Free are also the pages in per-CPU lists, which the kernel's tests pass over. Since 6.7 it
-    /// lets these lists grow to the low watermark and beyond, and what demotion frees goes there
-    /// first. But pages are handed out of a list at its own CPU only, so only those at hand count;
-    /// and since who moves pages may be elsewhere after all, no more than leave the zone half a
-    /// step above its low watermark, where kswapd is woken.
+    /// Pages in per-CPU lists are free as well, though the kernel's tests pass over them: what
+    /// demotion frees goes there first. Only its own CPU allocates from a list, so only the list at
+    /// hand counts. Should the pages be moved at another CPU after all, they come from the zone
+    /// itself; so no more count than leave it half a step above its low watermark, where kswapd is
+    /// woken.
     ///
     /// Conservative in two ways: ZONE_DMA is not counted, though movable allocations may fall
     /// back to it; a zone below its mark counts as 0. Not seen: free pages in high-order atomic
     /// reserves, which the kernel does not print.
     pub fn room_pages(&self, nid: u32) -> u64 {
         let room = |zone: &Zone| {
-            let mark_pages = zone.high_pages + self.reserve_pages(zone);
-            let free_pages = zone.free_pages + zone.listed_pages;
-            let of_zone = zone.free_pages.saturating_sub(mark_pages);
-            let at_hand = zone.at_hand_pages.saturating_sub(LIST_BATCH_PAGES);
-            (of_zone + at_hand)
-                .min(free_pages.saturating_sub(mark_pages))
+            let at_hand_pages = zone.at_hand_pages.saturating_sub(LIST_BATCH_PAGES);
+            (zone.free_pages + at_hand_pages)
+                .saturating_sub(zone.high_pages + self.reserve_pages(zone))
                 .min(self.pages_above(zone, |zone| zone.low_pages.midpoint(zone.high_pages)))
         };
         self.of_node(nid).map(room).sum()
@@ -277,8 +271,9 @@ impl Watermarks {
 /// Parses `/proc/zoneinfo` (`zoneinfo_show_print()` in mm/vmstat.c), replacing `zones`.
 ///
 /// A zone's text starts with a line `Node N, zone NAME` at the margin. What follows the watermark
-/// block is five lines or more for each CPU; its number and its count of pages are searched for. On
-/// failure returns the offending line.
+/// block is five lines or more for each CPU; the first of them ends the zone here, and a search for
+/// the next capital N skips the rest at the speed of memchr, but for the list of `cpu`. On failure
+/// returns the offending line.
 pub fn parse_zoneinfo(text: &str, cpu: Option<u32>, zones: &mut Vec<Zone>) -> Result<(), String> {
     zones.clear();
     let mut rest = text;
@@ -291,8 +286,7 @@ pub fn parse_zoneinfo(text: &str, cpu: Option<u32>, zones: &mut Vec<Zone>) -> Re
         while !rest.is_empty() && !rest.starts_with("Node ") {
             let (line, after) = rest.split_once('\n').unwrap_or((rest, ""));
             if line.starts_with("  pagesets") {
-                let lists = &after[..find_header(after).unwrap_or(after.len())];
-                count_listed(&mut zone, lists, cpu)?;
+                zone.at_hand_pages = cpu.map_or(Ok(0), |cpu| count_at(after, cpu))?;
                 break;
             }
             take_line(&mut zone, line).ok_or_else(|| line.to_owned())?;
@@ -316,20 +310,17 @@ fn find_header(text: &str) -> Option<usize> {
     }
 }
 
-/// Adds up the lines `count: N`, each after one `cpu: N`.
-fn count_listed(zone: &mut Zone, lists: &str, at_hand: Option<u32>) -> Result<(), String> {
-    let number = |from: &str| -> Option<u64> { from.lines().next()?.trim().parse().ok() };
-    for list in lists.split("cpu:").skip(1) {
-        let count = list.split_once("count:").and_then(|(_, rest)| number(rest));
-        let (Some(cpu), Some(pages)) = (number(list), count) else {
-            return Err(list.lines().take(2).collect());
-        };
-        zone.listed_pages += pages;
-        if at_hand.is_some_and(|at_hand| u64::from(at_hand) == cpu) {
-            zone.at_hand_pages += pages;
-        }
+/// Pages in the list of a CPU, of the lists that the text begins with; 0 if it has none. Its line
+/// `cpu: N` is followed by `count: N`.
+fn count_at(lists: &str, cpu: u32) -> Result<u64, String> {
+    let lines = lists.lines().take_while(|line| !line.starts_with("Node "));
+    let mut lines = lines.map(str::trim_ascii);
+    let number = |line: &str, name| line.strip_prefix(name)?.trim_ascii().parse().ok();
+    if !lines.any(|line| number(line, "cpu:") == Some(u64::from(cpu))) {
+        return Ok(0);
     }
-    Ok(())
+    let line = lines.next().unwrap_or_default();
+    number(line, "count:").ok_or_else(|| line.to_owned())
 }
 
 /// `Node 0, zone   Normal`

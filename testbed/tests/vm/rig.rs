@@ -147,14 +147,14 @@ pub fn refused(output: Output, word: &str) -> Result<()> {
     Ok(())
 }
 
-/// Takes so much memory of node 0, of a kind, and does nothing with it, until it is killed.
+/// Takes so much memory of a node, of a kind, and does nothing with it, until it is killed.
 pub fn hog(vm: &Vm, nid: usize, mib: f64, backing: &str) -> Result<Process> {
     let size = format!("{mib:.0}");
     let nid = nid.to_string();
     let memory = ["--home", &nid, "--size-mib", &size, "--backing", backing];
     // Nobody makes that file.
     let hold = ["--fast", "0", "--hold", "/tmp/never"];
-    Ok(vm.spawn(&[&["hotset"][..], &memory, &hold].concat())?)
+    Ok(start_workload(vm, "hotset", &[&memory[..], &hold].concat())?.0)
 }
 
 /// The same of anonymous memory, in a cgroup.

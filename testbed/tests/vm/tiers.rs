@@ -8,7 +8,7 @@ use pghot_testbed::{Process, Vm};
 
 use crate::rig::{
     Daemon, LowerTier, end_hog, go, hog, hold_hotset, hotset, number, outcome, promotes_all,
-    refused, start_workload,
+    refused,
 };
 use crate::{Ctx, Test};
 
@@ -63,26 +63,15 @@ pub const TESTS: &[Test] = &[
     ),
 ];
 
-/// Somebody takes nearly all that node 0 has free, and keeps it. While it does, the kernel frees
-/// pages of its own, on some kernels more than on others: then a second one takes those.
+/// Programs take nearly all that node 0 has free, and keep it. While one does, the kernel frees
+/// more, on 7 up to 38 MiB: the next one takes that.
 fn fill_node_0(vm: &Vm, daemon: &Daemon) -> Result<Vec<Process>> {
     const ROOM: &str = "/top_tier/0/room_pages";
     /// Longer than a status stays the same.
     const SETTLED: Duration = Duration::from_secs(3);
     let mut hogs = Vec::new();
     while hogs.len() < 4 {
-        let size = format!("{:.0}", daemon.number(ROOM)? / MIB - 16.0);
-        let hog = [
-            "--home",
-            "0",
-            "--fast",
-            "0",
-            "--size-mib",
-            &size,
-            "--hold",
-            "/tmp/never",
-        ];
-        hogs.push(start_workload(vm, "hotset", &hog)?.0);
+        hogs.push(hog(vm, 0, daemon.number(ROOM)? / MIB - 16.0, "anon")?);
         let is_full = vm.wait_until("node 0 is full", SETTLED, || {
             Ok(daemon.number(ROOM).is_ok_and(|room| room < 24.0 * MIB))
         });
@@ -108,8 +97,8 @@ fn promotes(vm: &Vm, daemon: &Daemon, mib: f64, seconds: u64) -> Result<()> {
     promoted.with_context(|| format!("{:#}", daemon.status().unwrap_or_default()))
 }
 
-/// Waits until so many MiB are demoted: a round is counted when it is over, by when what it made
-/// room for may have been promoted.
+/// Waits until so many MiB are demoted. A round is counted when it ends; pages may be promoted into
+/// the room that it makes before that.
 fn demotes(vm: &Vm, daemon: &Daemon, mib: f64) -> Result<()> {
     let what = format!("{mib} MiB are demoted");
     let demoted = vm.wait_until(&what, Duration::from_secs(30), || {

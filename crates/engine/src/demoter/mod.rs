@@ -10,7 +10,7 @@
 //! ```text
 //! what waits beyond the room there is → as much as the exchange allows → the longest idle first
 //!   → if too few are idle: age, and look again one time scale later
-//!   → if more may not go at once, for the rate or for want of room below: the rest of them later
+//!   → if the rate or the room below allows less than was found: the rest in later passes
 //! ```
 
 mod reclaim;
@@ -104,14 +104,13 @@ struct Agings {
     took_ms: u64,
     /// No earlier than this.
     next_ms: u64,
-    /// More of what the last pair found idle would have gone, but for the rate, or for want of room
-    /// below.
+    /// The last pair found more idle than the rate or the room below allowed to go.
     is_cut_short: bool,
 }
 
 impl Agings {
-    /// Whether more of what was found may go without another look: it has been idle for longer
-    /// since, and the kernel keeps what was touched.
+    /// Whether more may go without another look: what was found idle is idle for longer by now, and
+    /// the kernel keeps what was touched.
     fn goes_on(&self) -> bool {
         self.is_cut_short && !self.is_open
     }
@@ -274,16 +273,16 @@ impl Demoter {
         }
         self.report.demoted_pages += went;
         self.exchange.spend(now_ms, went);
-        let is_served = went * 2 >= wanted;
         let agings = self.agings.entry(nid).or_default();
-        agings.is_cut_short = is_served && missing >= went + PAGES_MIN;
-        Some(Round {
+        let round = Round {
             waited,
             idle,
             wanted,
             went,
             aging_ms: agings.took_ms,
-        })
+        };
+        agings.is_cut_short = round.is_served() && missing >= went + PAGES_MIN;
+        Some(round)
     }
 
     /// Opens a younger generation in all lruvecs, if it is time; returns whether it was the second

@@ -122,6 +122,13 @@ pub struct Round {
     pub aging_ms: u64,
 }
 
+impl Round {
+    /// Whether at least half of what was to go went.
+    pub fn is_served(&self) -> bool {
+        self.went * 2 >= self.wanted
+    }
+}
+
 /// See the head of this file.
 #[derive(Debug, Clone)]
 pub struct Exchange {
@@ -376,7 +383,7 @@ impl Exchange {
         let Some(round) = round else {
             return;
         };
-        let is_served = round.went * 2 >= round.wanted;
+        let is_served = round.is_served();
         self.rounds_in_vain = match is_served && round.waited > 0 {
             true => 0,
             false => self.rounds_in_vain + 1,

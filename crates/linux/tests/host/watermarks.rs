@@ -156,25 +156,36 @@ fn room_is_what_lies_above_high_and_the_reserve() {
     assert!(with_reclaim > 2700 + 400 && floor(2) > zones[2].min_pages);
 }
 
-/// Since 6.7 the kernel lets per-CPU lists grow to the low watermark: what demotion frees is there.
 #[test]
-fn pages_in_per_cpu_lists_are_room() {
-    let room = |listed: u64, cpu: Option<u32>| {
-        let nodes = zoneinfo(&[&far_node(590), &far_node(700), &far_node(500)], true, 4);
+fn pages_in_the_list_at_hand_are_room() {
+    let room = |cpu: Option<u32>| {
+        let nodes = [&far_node(590)[..], &far_node(700), &far_node(500)];
+        let text = zoneinfo(&nodes, true, 12);
         let tree = FakeTree::new();
-        let listed = nodes.replace("count:    0", &format!("count:    {listed}"));
-        tree.proc("zoneinfo", &listed);
+        let list = |pages: u64| format!("cpu: 1\n              count:    {pages}\n");
+        tree.proc("zoneinfo", &text.replace(&list(0), &list(100)));
         let mut watermarks = Watermarks::open(&tree.root).unwrap();
         watermarks.look_from(cpu);
         watermarks.refresh().unwrap();
         [0, 1, 2].map(|nid| watermarks.room_pages(nid))
     };
     // Low is 400 and high 600.
-    assert_eq!(room(0, Some(3)), [0, 100, 0]);
-    assert_eq!(room(100, None), [0, 100, 0], "they are elsewhere");
-    assert_eq!(room(100, Some(4)), [0, 100, 0], "there is no such CPU");
-    assert_eq!(room(100, Some(3)), [36, 136, 0], "all but 64 of one list");
-    assert_eq!(room(2, Some(3)), [0, 100, 0], "too few");
+    let without = [0, 100, 0];
+    assert_eq!(room(None), without);
+    assert_eq!(room(Some(1)), [26, 136, 0], "all but a batch of 64");
+    assert_eq!(room(Some(11)), without, "pages are elsewhere");
+    assert_eq!(room(Some(12)), without, "there is no such CPU");
+}
+
+#[test]
+fn a_zone_keeps_half_a_step_above_its_low_watermark() {
+    let tree = FakeTree::new();
+    let text = zoneinfo(&[&far_node(590)], true, 1);
+    tree.proc("zoneinfo", &text.replace("count:    0", "count:    5000"));
+    let mut watermarks = Watermarks::open(&tree.root).unwrap();
+    watermarks.look_from(Some(0));
+    watermarks.refresh().unwrap();
+    assert_eq!(watermarks.room_pages(0), 590 - 500);
 }
 
 #[test]
@@ -239,13 +250,26 @@ fn damage_is_an_error() {
         "",
         "nothing here\n",
         "Node 0, zone   Normal\n  pages free     x\n",
-        "Node 0, zone   Normal\n  pages free     1\n  pagesets\n    cpu: 0\n   count: x\n",
     ] {
         let tree = FakeTree::new();
         tree.proc("zoneinfo", text);
         let error = Watermarks::open(&tree.root).unwrap_err().to_string();
         assert!(error.contains("zoneinfo"), "{error}");
     }
+}
+
+#[test]
+fn a_damaged_list_is_an_error() {
+    let tree = FakeTree::new();
+    let text = zoneinfo(&[&far_node(700)], true, 2);
+    tree.proc("zoneinfo", &text.replace("count:    0", "count:    x"));
+    let mut watermarks = Watermarks::open(&tree.root).unwrap();
+    watermarks.look_from(Some(1));
+    let error = watermarks.refresh().unwrap_err().to_string();
+    assert!(
+        error.contains("zoneinfo") && error.contains("count:"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -10,9 +10,10 @@
 //!   e^-kx = (1/h - 1)^k of the top tier is idle for k τ, whatever x is. Only where clearly more is
 //!   idle than that are there cold pages above and hot ones below; only then they change places.
 //! - *The hottest first.* The scale is the narrowest at which hint faults leave a gap between hot
-//!   and cold and the test does not fail. Two looks must agree. While far more pages are idle than
-//!   wait, and to find them takes long, narrow scales are left out; where too few are, they come
-//!   back. For pages that have been idle for longer than it takes to count accesses all may come.
+//!   and cold and the test does not fail. Two looks in a row must agree, at whatever scale each is.
+//!   While far more pages are idle than wait, and to find them takes long, narrow scales are left
+//!   out; where too few are, they come back. For pages that have been idle for longer than it takes
+//!   to count accesses all may come.
 //! - *What comes back was a mistake.* A page that was promoted, went down and is hot again cost two
 //!   moves for nothing. If a quarter of what would be promoted are such pages, the rate is halved;
 //!   if there are fewer, it doubles, up to the limit.
@@ -141,7 +142,7 @@ pub struct Exchange {
     since_ms: u64,
     /// Whether pages are told apart at this scale.
     is_proven: bool,
-    /// Whether they were at the last look, if that was the first.
+    /// Whether they were at the last look, at this scale or another.
     is_likely: bool,
     /// All fault times, and those at two moments since when they are news.
     faults: FaultTimes,
@@ -313,7 +314,8 @@ impl Exchange {
             && scale != self.scale
         {
             self.scale = scale;
-            (self.is_proven, self.is_likely) = (false, false);
+            // Where agings take long, faults may name another scale at each look.
+            (self.is_proven, self.is_likely) = (false, self.is_proven || self.is_likely);
         }
         found.is_some()
     }

@@ -166,6 +166,28 @@ fn one_look_proves_nothing() {
     assert!(!exchange.is_proven(), "one look ends it");
 }
 
+/// Where agings take long, hint faults may name another scale at each look.
+#[test]
+fn two_looks_agree_whatever_scale_each_was_at() {
+    let settings = settings();
+    let mut exchange = Exchange::default();
+    let mut look = |now_ms: u64, gaps: &[f64], idle: f64| {
+        come(&mut exchange, now_ms, gaps);
+        assert!(exchange.search(&settings));
+        exchange.note_idle(now_ms, idle, &settings);
+        (exchange.touched_ms(&settings), exchange.is_proven())
+    };
+    assert_eq!(look(10_000, &[0.1], 0.5), (8, false));
+    assert_eq!(look(20_000, &[0.9, 0.1], 0.5), (16, true));
+    assert_eq!(look(30_000, &[0.1], 0.5), (8, true), "told apart at both");
+    assert_eq!(look(40_000, &[0.1, 0.1], 0.01), (16, false), "no more");
+    assert_eq!(
+        look(50_000, &[0.9, 0.1], 0.5),
+        (16, false),
+        "the first since"
+    );
+}
+
 #[test]
 fn a_scale_that_failed_is_tried_again_when_hot_and_cold_are_further_apart() {
     let settings = settings();

@@ -96,13 +96,21 @@ fn tables(matches: &ArgMatches) -> Result<()> {
 fn run_chaos(matches: &ArgMatches) -> Result<()> {
     let number = |name| matches.get_one::<u64>(name).copied().unwrap_or(1);
     let (first, runs) = (number("seed"), number("runs"));
-    for seed in first..first.saturating_add(runs) {
-        let story = chaos::run(seed, None).map_err(|found| anyhow!("seed {seed}: {found}"))?;
-        say(&format!(
-            "seed {seed}: nothing wrong; {} pages promoted, {} demoted, {} refused, the daemon \
-             killed {} times\n",
-            story.promoted_pages, story.demoted_pages, story.refused_pages, story.restarts
-        ))?;
-    }
+    let last = first.saturating_add(runs - 1);
+    let story = chaos::campaign(first..last.saturating_add(1)).map_err(|found| anyhow!(found))?;
+    let seeds = match runs {
+        1 => format!("seed {first}"),
+        _ => format!("seeds {first} to {last}"),
+    };
+    say(&format!(
+        "{seeds}: nothing wrong; {} pages promoted, {} demoted, {} refused, the daemon killed {} \
+         times, {} processes started anew, {} nodes taken offline\n",
+        story.promoted_pages,
+        story.demoted_pages,
+        story.refused_pages,
+        story.restarts,
+        story.respawns,
+        story.offlinings
+    ))?;
     Ok(())
 }

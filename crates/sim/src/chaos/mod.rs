@@ -4,6 +4,8 @@
 mod auditor;
 mod limit;
 
+use std::ops::{AddAssign, Range};
+
 use pghot_workloads::random::XorShift;
 
 pub use auditor::Auditor;
@@ -12,6 +14,7 @@ use crate::Error;
 use crate::machine::memory::Backing;
 use crate::machine::trouble::Trouble;
 use crate::machine::{MachineSpec, NodeSpec};
+use crate::parallel;
 use crate::run::Simulation;
 use crate::scenario::{Mode, PatternName, PhaseSpec, ProcessSpec, Scenario};
 use crate::systems::Setting;
@@ -22,6 +25,8 @@ const STEPS: u32 = 120;
 const STEP_MS: u64 = 100;
 /// How long the engine has to show progress when all trouble is over, in steps.
 const CALM_STEPS: u32 = 900;
+/// Runs of a campaign between two looks at what was found.
+const AT_ONCE: u64 = 1000;
 
 /// A bug to be planted, to see whether the auditor finds it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,11 +57,40 @@ pub struct Story {
     /// Base pages that were refused.
     pub refused_pages: u64,
     /// Times that the daemon was killed.
-    pub restarts: u32,
+    pub restarts: u64,
     /// Processes that ended and were started anew.
-    pub respawns: u32,
+    pub respawns: u64,
     /// Nodes that were emptied and taken offline.
-    pub offlinings: u32,
+    pub offlinings: u64,
+}
+
+impl AddAssign for Story {
+    fn add_assign(&mut self, other: Story) {
+        self.promoted_pages += other.promoted_pages;
+        self.demoted_pages += other.demoted_pages;
+        self.requested_pages += other.requested_pages;
+        self.refused_pages += other.refused_pages;
+        self.restarts += other.restarts;
+        self.respawns += other.respawns;
+        self.offlinings += other.offlinings;
+    }
+}
+
+/// A run for each of these seeds, on all CPUs, and the sum of what they did. The error is what the
+/// auditor found first, and in which run.
+pub fn campaign(seeds: Range<u64>) -> Result<Story, String> {
+    let mut sum = Story::default();
+    let mut first = seeds.start;
+    while first < seeds.end {
+        let next = first.saturating_add(AT_ONCE).min(seeds.end);
+        let some: Vec<u64> = (first..next).collect();
+        let stories = parallel::each(&some, |seed| run(*seed, None), &|_| {});
+        for (seed, story) in some.iter().zip(stories) {
+            sum += story.map_err(|found| format!("seed {seed}: {found}"))?;
+        }
+        first = next;
+    }
+    Ok(sum)
 }
 
 /// One run. The error is what the auditor found, and where.
@@ -161,7 +195,7 @@ impl Chaos {
             }
             2 => {
                 let number = self.random.below(self.simulation.tasks().len() as u32) as usize;
-                self.story.respawns += u32::from(self.simulation.respawn(number));
+                self.story.respawns += u64::from(self.simulation.respawn(number));
                 self.auditor.relearn(self.simulation.world());
             }
             3 => {
@@ -185,7 +219,7 @@ impl Chaos {
                 }
                 let world = self.simulation.world_mut();
                 match world.nodes[nid].is_online {
-                    true => self.story.offlinings += u32::from(world.offline(nid)),
+                    true => self.story.offlinings += u64::from(world.offline(nid)),
                     false => world.nodes[nid].is_online = true,
                 }
             }

@@ -90,13 +90,7 @@ impl Qemu {
         let log = fs::File::create(&messages).map_err(Error::io(&messages))?;
         let mut command = emulator();
         command
-            .args([
-                "-accel",
-                "tcg,thread=multi",
-                "-no-reboot",
-                "-nodefaults",
-                "-no-user-config",
-            ])
+            .args(["-no-reboot", "-nodefaults", "-no-user-config"])
             .args(["-display", "none", "-monitor", "none"])
             .arg("-serial")
             .arg(format!("file:{}", dir.path().join("console.log").display()))

@@ -29,7 +29,7 @@ const DEBIAN_BOOT_LIMIT: Duration = Duration::from_secs(300);
 const BOOT_RETRIES: u32 = 2;
 
 /// Names of the binaries under test.
-const UNDER_TEST: [&str; 9] = [
+const UNDER_TEST: [&str; 10] = [
     "pghot",
     "hotset",
     "churn",
@@ -39,6 +39,7 @@ const UNDER_TEST: [&str; 9] = [
     "autonuma",
     "bfs",
     "stalled",
+    "hintfault",
 ];
 
 /// What to boot.
@@ -54,6 +55,9 @@ pub struct Spec<'a> {
     /// How many times slower than the host's the guest's clock runs; 1 for as fast. What the
     /// emulator does takes so many times less guest time. Limits are guest time.
     pub dilation: u32,
+    /// Whether the guest's clock counts instructions, one in a nanosecond: times are then the same
+    /// in each run, whatever the host does. One CPU works at a time, and limits are the host's.
+    pub counts_instructions: bool,
     /// Whether systemd of a real Debian runs the guest, from its disk, which the machine must have.
     /// The binaries, files of any kind, are in [`DEBIAN_FILES`](crate::DEBIAN_FILES) then.
     pub debian: bool,
@@ -84,6 +88,7 @@ impl<'a> Spec<'a> {
             binaries,
             limit: Duration::from_secs(120),
             dilation: 1,
+            counts_instructions: false,
             debian: false,
             watch: None,
         }
@@ -132,6 +137,12 @@ impl Vm {
         let disk = dir.path().join("disk");
         let mut options = spec.machine.qemu_options(&disk);
         let mut option = |name: &str, value: String| options.extend([name.to_owned(), value]);
+        if spec.counts_instructions {
+            option("-accel", "tcg,thread=single".to_owned());
+            option("-icount", "shift=0,sleep=off".to_owned());
+        } else {
+            option("-accel", "tcg,thread=multi".to_owned());
+        }
         if let Some(watch) = &spec.watch {
             let plugin = built_file("libpghot_plugin.so", "pghot-plugin")?;
             option("-plugin", watch.option(&plugin, spec.machine));

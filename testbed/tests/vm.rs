@@ -16,6 +16,8 @@ mod costs;
 mod dilation;
 #[path = "vm/documents.rs"]
 mod documents;
+#[path = "vm/hook.rs"]
+mod hook;
 #[path = "vm/hw_sample.rs"]
 mod hw_sample;
 #[path = "vm/keeper.rs"]
@@ -253,6 +255,7 @@ fn tests() -> impl Iterator<Item = &'static Test> {
         page_cache::TESTS,
         page_cache_rivals::TESTS,
         pgtscan::TESTS,
+        hook::TESTS,
         hw_sample::TESTS,
         keeper::TESTS,
         app_hint::TESTS,

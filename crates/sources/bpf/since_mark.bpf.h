@@ -52,6 +52,29 @@ static __always_inline __u32 bits_for(__u64 things)
  */
 SEC(".data.hz") volatile __u32 kernel_hz;
 
+/*
+ * Where the time lies in the flags, worked out at the first fault: libbpf fills in sizes when it
+ * loads a program, too late for the compiler, and some 400 instructions would be a tenth of each
+ * fault. CPUs that race for it write the same; the mask is written last.
+ */
+SEC(".data.place") volatile struct {
+	__u32 shift;
+	__u32 mask;
+} mark_place;
+
+static __noinline int find_mark_place(void)
+{
+	/* From the top: node, zone, last CPU and PID; 8 bits of the PID (LAST__PID_SHIFT). */
+	__u32 node_bits = bits_for(8 * bpf_core_type_size(nodemask_t));
+	__u32 zone_bits = bits_for(bpf_core_enum_value(enum zone_type, __MAX_NR_ZONES));
+	__u32 width = 8 + bits_for(8 * bpf_core_type_size(struct cpumask));
+
+	mark_place.shift = (64 - node_bits - zone_bits - width) & 63;
+	barrier();
+	mark_place.mask = (1u << width) - 1;
+	return 0;
+}
+
 /* In ms; UNKNOWN_MS if it cannot be told. */
 static __always_inline __u32 since_mark_ms(struct folio *folio)
 {
@@ -59,13 +82,11 @@ static __always_inline __u32 since_mark_ms(struct folio *folio)
 
 	if (!hz || bpf_core_field_exists(struct page___cpupid, _last_cpupid))
 		return UNKNOWN_MS;
+	if (!mark_place.mask)
+		find_mark_place();
 
-	/* From the top: node, zone, last CPU and PID; 8 bits of the PID (LAST__PID_SHIFT). */
-	__u32 node_bits = bits_for(8 * bpf_core_type_size(nodemask_t));
-	__u32 zone_bits = bits_for(bpf_core_enum_value(enum zone_type, __MAX_NR_ZONES));
-	__u32 width = 8 + bits_for(8 * bpf_core_type_size(struct cpumask));
-	__u32 mask = (1u << width) - 1;
-	__u32 marked_ms = folio_flags(folio) >> ((64 - node_bits - zone_bits - width) & 63) & mask;
+	__u32 mask = mark_place.mask;
+	__u32 marked_ms = folio_flags(folio) >> (mark_place.shift & 63) & mask;
 	/* As jiffies_to_msecs() rounds. */
 	__u32 now_ms = (bpf_jiffies64() * MSEC_PER_SEC + hz - 1) / hz;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use pghot_testbed::{Status, Vm};
 
-use crate::rig::{Daemon, kernel_settings, promotes_all};
+use crate::rig::{Daemon, KERNEL_SETTINGS, kernel_settings, promotes_all};
 use crate::{Ctx, Test};
 
 pub const TESTS: &[Test] = &[
@@ -29,34 +29,35 @@ const BACK_WITHIN_MS: u64 = 1000;
 /// Sends a process a signal, and says after how many ms all settings are as they were. A sysctl
 /// gives its value to a single read, which the shell's own does not do.
 const KILL_AND_WAIT: &str = r#"
-files="/proc/sys/kernel/numa_balancing
-    /proc/sys/kernel/numa_balancing_promote_rate_limit_MBps
-    /sys/kernel/debug/sched/numa_balancing/hot_threshold_ms
-    /sys/kernel/debug/sched/numa_balancing/scan_delay_ms
-    /sys/kernel/debug/sched/numa_balancing/scan_size_mb
-    /sys/kernel/debug/sched/numa_balancing/scan_period_min_ms
-    /sys/kernel/debug/sched/numa_balancing/scan_period_max_ms"
+pid=$1; wanted=$2; signal=$3
+shift 3
 now() { read up rest </proc/uptime; now=${up%.*}${up#*.}; }
 now; began=$now
-kill -"$3" "$1"
-until [ "$(echo $(cat $files))" = "$2" ]; do
+kill -"$signal" "$pid"
+until [ "$(echo $(cat "$@"))" = "$wanted" ]; do
     now; [ $((now - began)) -lt 300 ] || exit 1
 done
 now; echo $((10 * (now - began)))
 "#;
 
-/// Sends the daemon a signal; all settings must be as they were within a second.
-pub fn puts_back_in_time(vm: &Vm, pid: i32, signal: &str, original: &[String; 7]) -> Result<()> {
+/// Sends the daemon a signal; all settings must be as they were within a second. Returns after how
+/// many ms they are.
+pub fn puts_back_in_time(vm: &Vm, pid: i32, signal: &str, original: &[String; 7]) -> Result<u64> {
     let (pid, wanted) = (pid.to_string(), original.join(" "));
     let kill = ["sh", "-c", KILL_AND_WAIT, "sh", &pid, &wanted, signal];
-    let output = vm.exec(&kill)?.success().with_context(|| {
-        let left = kernel_settings(vm);
-        format!("{left:?} is left of {original:?}")
-    })?;
+    let output = vm
+        .exec(&[&kill[..], &KERNEL_SETTINGS].concat())?
+        .success()
+        .with_context(|| {
+            let left = kernel_settings(vm);
+            format!("{left:?} is left of {original:?}")
+        })?;
     let took_ms: u64 = output.stdout.trim().parse()?;
-    println!("settings are back {took_ms} ms after SIG{signal}");
-    ensure!(took_ms <= BACK_WITHIN_MS, "it took {took_ms} ms");
-    Ok(())
+    ensure!(
+        took_ms <= BACK_WITHIN_MS,
+        "settings are back {took_ms} ms after SIG{signal}"
+    );
+    Ok(took_ms)
 }
 
 fn killed_alone(ctx: &mut Ctx) -> Result<()> {

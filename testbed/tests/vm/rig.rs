@@ -14,6 +14,17 @@ pub fn is_long() -> bool {
     std::env::var_os("PGHOT_LONG").is_some()
 }
 
+/// How often, or for how long: `PGHOT_LONG=200` makes it 200.
+pub fn rounds(usual: u64, long: u64) -> u64 {
+    let told = std::env::var("PGHOT_LONG").ok();
+    let told = told.and_then(|count| count.parse().ok());
+    match told.filter(|&count| count > 1) {
+        Some(count) => count,
+        None if is_long() => long,
+        None => usual,
+    }
+}
+
 /// Has `hotset` end as soon as the run is good, but not in the long form.
 pub fn until_good() -> &'static [&'static str] {
     match is_long() {
@@ -222,6 +233,12 @@ impl LowerTier {
         Ok(self.states.iter().filter(goes).count())
     }
 
+    /// Takes one offline if it can be, another with each number; returns whether it went.
+    pub fn offline_one(&self, vm: &Vm, number: usize) -> Result<bool> {
+        let state = &self.states[number % self.blocks()];
+        Ok(vm.write(state, "offline").is_ok())
+    }
+
     /// Brings back what is offline.
     pub fn online(&self, vm: &Vm) -> Result<()> {
         for state in &self.states {
@@ -233,16 +250,22 @@ impl LowerTier {
     }
 }
 
-/// The settings of the kernel that pghot changes, as they are now.
+/// The settings of the kernel that pghot changes.
+pub const KERNEL_SETTINGS: [&str; 7] = [
+    "/proc/sys/kernel/numa_balancing",
+    "/proc/sys/kernel/numa_balancing_promote_rate_limit_MBps",
+    "/sys/kernel/debug/sched/numa_balancing/hot_threshold_ms",
+    "/sys/kernel/debug/sched/numa_balancing/scan_delay_ms",
+    "/sys/kernel/debug/sched/numa_balancing/scan_size_mb",
+    "/sys/kernel/debug/sched/numa_balancing/scan_period_min_ms",
+    "/sys/kernel/debug/sched/numa_balancing/scan_period_max_ms",
+];
+
+/// As they are now.
 pub fn kernel_settings(vm: &Vm) -> Result<[String; 7]> {
-    let read = |path| -> Result<String> { Ok(vm.read(path)?.trim().to_owned()) };
-    Ok([
-        read("/proc/sys/kernel/numa_balancing")?,
-        read("/proc/sys/kernel/numa_balancing_promote_rate_limit_MBps")?,
-        read("/sys/kernel/debug/sched/numa_balancing/hot_threshold_ms")?,
-        read("/sys/kernel/debug/sched/numa_balancing/scan_delay_ms")?,
-        read("/sys/kernel/debug/sched/numa_balancing/scan_size_mb")?,
-        read("/sys/kernel/debug/sched/numa_balancing/scan_period_min_ms")?,
-        read("/sys/kernel/debug/sched/numa_balancing/scan_period_max_ms")?,
-    ])
+    let mut now = KERNEL_SETTINGS.map(str::to_owned);
+    for setting in &mut now {
+        *setting = vm.read(setting)?.trim().to_owned();
+    }
+    Ok(now)
 }

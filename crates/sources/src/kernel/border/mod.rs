@@ -93,6 +93,7 @@ fn objects() -> Vec<(&'static str, Object, Sides, Vec<&'static Shape>)> {
         ("map blocks", Nothing("the program's own")),
         ("section .data.quick", Is(named("quick_faults"))),
         ("section .data.hz", Is(u32::SHAPE)),
+        ("section .data.place", Nothing("the program's own")),
     ]);
     let mglru = sides([
         ("map agings", Is(AgingState::SHAPE)),

@@ -1,23 +1,24 @@
-//! Campaigns: the same thing at many random moments. A few of each in every run of the suite, as
-//! many as are promised in its long form.
+//! Campaigns: the same thing at many random moments. A few of each in every run of the suite, more
+//! in its long form, and as many as are promised by `testbed/campaign.sh`.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use pghot_testbed::kill_with_keeper;
+use pghot_testbed::{Vm, kill_with_keeper};
 
-use crate::rig::{Daemon, LowerTier, finish, is_long, kernel_settings, promotes_all, start_hotset};
+use crate::keeper::puts_back_in_time;
+use crate::rig::{Daemon, LowerTier, finish, kernel_settings, promotes_all, rounds, start_hotset};
 use crate::{Ctx, Test};
 
 /// Kills of the daemon.
 const KILLS: u64 = 12;
-const LONG_KILLS: u64 = 1000;
+const LONG_KILLS: u64 = 100;
 
 /// All settings are changed so long after the first, in ms, and some more.
 const SOON_MS: u64 = 500;
 
-/// Times that the lower tier's memory goes offline and comes back; `PGHOT_LONG=100` makes 100.
+/// Times that the lower tier's memory goes offline and comes back.
 const PLUGS: u64 = 5;
 
 const BALANCING: &str = "/proc/sys/kernel/numa_balancing";
@@ -39,10 +40,19 @@ pub const TESTS: &[Test] = &[
     .fresh(),
 ];
 
-/// Numbers that are the same in each run (a linear congruential generator).
+/// Where the daemon keeps the original settings.
+const STATE: &str = "/run/pghot/state.json";
+
+/// Numbers that are the same in each run (a linear congruential generator), or those of
+/// `PGHOT_SEED`.
 struct Random(u64);
 
 impl Random {
+    fn new() -> Random {
+        let seed = std::env::var("PGHOT_SEED").ok();
+        Random(seed.and_then(|seed| seed.parse().ok()).unwrap_or(1))
+    }
+
     fn below(&mut self, limit: u64) -> u64 {
         self.0 = self
             .0
@@ -52,84 +62,107 @@ impl Random {
     }
 }
 
-/// `PGHOT_LONG=200` makes 200 of them.
-fn rounds(usual: u64, long: u64) -> u64 {
-    let told = std::env::var("PGHOT_LONG").ok();
-    let told = told.and_then(|count| count.parse().ok());
-    match told.filter(|&count| count > 1) {
-        Some(count) => count,
-        None if is_long() => long,
-        None => usual,
-    }
+/// The dead of a round, and who puts the settings back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Killed {
+    /// The daemon; its keeper does it.
+    Daemon,
+    /// Both, and the next daemon does it with what they left.
+    BothLeft,
+    /// Both; `pghot restore` does it.
+    Both,
+    /// `pghot restore` too; the next one does it.
+    RestoreToo,
 }
 
-/// `kill -9` of the daemon and its keeper at once, from before the daemon changes the first setting
-/// until long after the last one; what undoes it is killed too, or the next daemon takes over what
-/// the last one left. The settings are always put back, and the state file goes.
+/// The kinds of rounds, one after the other.
+const KINDS: [Killed; 6] = [
+    Killed::Daemon,
+    Killed::BothLeft,
+    Killed::Both,
+    Killed::Daemon,
+    Killed::RestoreToo,
+    Killed::Daemon,
+];
+
+/// `kill -9` at random moments, from before the daemon changes the first setting until long after
+/// the last one. The settings are always put back, by the keeper within a second, and the state
+/// file goes.
 fn killed_at_any_moment(ctx: &mut Ctx) -> Result<()> {
-    let balancing = ctx.vm.read(BALANCING)?;
-    ctx.vm.write(BALANCING, "1")?;
-    let original = kernel_settings(&ctx.vm)?;
+    let vm = &ctx.vm;
+    let balancing = vm.read(BALANCING)?;
+    vm.write(BALANCING, "1")?;
+    let original = kernel_settings(vm)?;
     let began = Instant::now();
-    Daemon::start(&ctx.vm, &[])?.stop()?;
+    Daemon::start(vm, &[])?.stop()?;
     let start_ms = began.elapsed().as_millis() as u64;
-    let mut random = Random(1);
-    let (mut changed, mut slowest) = (0, Duration::ZERO);
+    let mut random = Random::new();
+    let (mut changed, mut by_keeper, mut slowest_ms) = (0, 0, 0);
     let kills = rounds(KILLS, LONG_KILLS);
     for round in 0..kills {
-        let mut daemon = ctx.vm.spawn(&["pghot", "run"])?;
+        let killed = KINDS[(round % 6) as usize];
+        let mut daemon = vm.spawn(&["pghot", "run"])?;
         // How long a start takes varies more than the time in which settings change. So every other
         // kill comes soon after the first change, however late that is.
-        let after_ms = match round % 2 {
+        let after_ms = match (round + round / 6) % 2 {
             0 => random.below(start_ms * 5 / 4),
             _ => {
                 let limit = Duration::from_secs(60);
-                ctx.vm.wait_until("a setting has changed", limit, || {
-                    Ok(kernel_settings(&ctx.vm).is_ok_and(|now| now != original))
+                vm.wait_until("a setting has changed", limit, || {
+                    Ok(kernel_settings(vm).is_ok_and(|now| now != original))
                 })?;
                 random.below(SOON_MS)
             }
         };
         std::thread::sleep(Duration::from_millis(after_ms));
-        kill_with_keeper(&ctx.vm, &mut daemon)?;
-        changed += u64::from(kernel_settings(&ctx.vm)? != original);
-        match round % 3 {
-            0 => {}
-            1 => {
-                let mut restore = ctx.vm.spawn(&["pghot", "restore"])?;
-                std::thread::sleep(Duration::from_millis(random.below(50)));
-                restore.kill()?;
-            }
-            // The next daemon finds what this one left.
-            _ => continue,
+        changed += u64::from(kernel_settings(vm)? != original);
+        let told = || format!("round {round}: killed {killed:?} after {after_ms} ms");
+        if killed == Killed::Daemon {
+            let took_ms = puts_back_in_time(vm, daemon.pid(), "KILL", &original);
+            slowest_ms = slowest_ms.max(took_ms.with_context(told)?);
+            by_keeper += 1;
+            daemon.kill()?;
+        } else {
+            kill_with_keeper(vm, &mut daemon)?;
         }
-        let began = Instant::now();
-        ctx.vm.exec(&["pghot", "restore"])?.success()?;
-        slowest = slowest.max(began.elapsed());
-        let now = kernel_settings(&ctx.vm)?;
+        if killed == Killed::RestoreToo {
+            let mut restore = vm.spawn(&["pghot", "restore"])?;
+            std::thread::sleep(Duration::from_millis(random.below(50)));
+            restore.kill()?;
+        }
+        match killed {
+            Killed::Daemon => wait_for_no_state(vm).with_context(told)?,
+            Killed::BothLeft => continue,
+            Killed::Both | Killed::RestoreToo => {
+                vm.exec(&["pghot", "restore"])?.success()?;
+                ensure!(!vm.exists(STATE)?, "{}: the state file is left", told());
+            }
+        }
+        let now = kernel_settings(vm)?;
         ensure!(
             now == original,
-            "killed after {after_ms} ms, in round {round}, it left {now:?} for \
-             {original:?}"
-        );
-        ensure!(
-            !ctx.vm.exists("/run/pghot/state.json")?,
-            "the state file is left"
+            "{}: left {now:?}, not {original:?}",
+            told()
         );
     }
-    ctx.vm.exec(&["pghot", "restore"])?.success()?;
-    ensure!(kernel_settings(&ctx.vm)? == original);
-    ctx.vm.write(BALANCING, balancing)?;
+    vm.exec(&["pghot", "restore"])?.success()?;
+    ensure!(kernel_settings(vm)? == original);
+    vm.write(BALANCING, balancing)?;
     println!(
-        "kill -9: {kills}, of those by the clock at up to {} ms, {changed} while settings were \
-         changed; slowest restore {} ms",
-        start_ms * 5 / 4,
-        slowest.as_millis()
+        "campaign: {kills} settings_were_changed={changed} put_back_by_keeper={by_keeper} \
+         most_ms={slowest_ms}"
     );
     ensure!(
         changed * 3 >= kills,
         "{changed} of {kills} kills came while settings were changed"
     );
+    Ok(())
+}
+
+/// A keeper may still be at it when the settings are back, and is there no more when it is gone.
+fn wait_for_no_state(vm: &Vm) -> Result<()> {
+    let soon = Duration::from_secs(10);
+    vm.wait_until("the state file is gone", soon, || Ok(!vm.exists(STATE)?))?;
     Ok(())
 }
 
@@ -175,7 +208,7 @@ fn memory_comes_and_goes(ctx: &mut Ctx) -> Result<()> {
         ensure!(tainted()? == before, "the kernel warned in round {round}");
     }
     promotes_all(vm, &daemon)?;
-    println!("{plugs} times offline and online, down to {fewest} of {all} blocks");
+    println!("campaign: {plugs} least_blocks_online={fewest} blocks={all}");
     daemon.stop()?;
     Ok(())
 }

@@ -1,17 +1,28 @@
-//! All sources at once while processes, mappings and files come and go: for ten minutes in the long
-//! form.
+//! All sources at once while processes, mappings, files, cgroups, CPUs and memory come and go: for
+//! half an hour in the long form.
 
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::rig::{Daemon, is_long, outcome};
+use crate::rig::{Daemon, LowerTier, outcome, rounds};
 use crate::{Ctx, Test};
 
 /// Length of the churn.
 const SECONDS: u64 = 20;
-const LONG_SECONDS: u64 = 600;
+const LONG_SECONDS: u64 = 1800;
+
+/// Between two things that come or go beside it.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The CPU that comes and goes.
+const CPU: &str = "/sys/devices/system/cpu/cpu3/online";
+
+/// A cgroup that comes, and goes after a program has run in it.
+const CGROUP: &str = "/sys/fs/cgroup/stress";
+const RUN: &str = "echo $$ > /sys/fs/cgroup/stress/cgroup.procs && \
+    exec churn --home 2 --workers 1 --seconds 1 --dir /run";
 
 /// What the daemon may grow by after the first churn: its buffers are as large as its largest pass,
 /// some 60 bytes a ready page. A leak would show in the long run.
@@ -28,7 +39,7 @@ const COMPLAINTS: [&str; 6] = [
 ];
 
 pub const TESTS: &[Test] =
-    &[Test::new("stress", "tiered3", stress).limit(Duration::from_secs(1200))];
+    &[Test::new("stress", "tiered3", stress).limit(Duration::from_secs(7200))];
 
 /// Nothing is lost, nothing is stuck, nothing leaks, and the kernel does not complain.
 fn stress(ctx: &mut Ctx) -> Result<()> {
@@ -36,19 +47,21 @@ fn stress(ctx: &mut Ctx) -> Result<()> {
     // What the kernel said at boot is none of this test's business.
     ctx.vm.exec(&["dmesg", "--clear"])?.success()?;
     let daemon = Daemon::start(&ctx.vm, &flags)?;
-    churn(ctx, 15)?;
+    let lower_tier = LowerTier::of(&ctx.vm)?;
+    let seconds = rounds(SECONDS, LONG_SECONDS);
+    let moved_before = ctx.vm.vmstat("pgmigrate_success")?;
+    churn(ctx, &lower_tier, 15)?;
     let before_kib = resident_kib(ctx, &daemon)?;
-    churn(ctx, if is_long() { LONG_SECONDS } else { SECONDS })?;
+    let done = churn(ctx, &lower_tier, seconds)?;
     let after_kib = resident_kib(ctx, &daemon)?;
     let status = daemon.status()?;
     ensure!(
         after_kib <= before_kib + GROWTH_MAX_KIB,
         "the daemon grew from {before_kib} to {after_kib} KiB: {status:#}"
     );
-    ensure!(
-        outcome(&status, "moved")? > 0.0,
-        "nothing moved: {status:#}"
-    );
+    // The daemon's own count begins anew when memory comes or goes.
+    let moved = ctx.vm.vmstat("pgmigrate_success")? - moved_before;
+    ensure!(moved > 0, "nothing moved: {status:#}");
     ensure!(
         outcome(&status, "failed")? == 0.0,
         "moves failed: {status:#}"
@@ -66,29 +79,52 @@ fn stress(ctx: &mut Ctx) -> Result<()> {
         .lines()
         .find(|line| COMPLAINTS.iter().any(|word| line.contains(word)));
     ensure!(complaint.is_none(), "the kernel complains:\n{log}");
+    let all = lower_tier.pages(lower_tier.blocks());
+    let soon = Duration::from_secs(30);
+    ctx.vm.wait_until("all has records again", soon, || {
+        let pages = daemon.number("/lower_tier/0/pages");
+        Ok(pages.is_ok_and(|pages| pages == all))
+    })?;
+    println!(
+        "campaign: {seconds} {done} migrated_pages={moved} most_grown_kib={}",
+        after_kib.saturating_sub(before_kib)
+    );
     daemon.stop()?;
     Ok(())
 }
 
-fn churn(ctx: &Ctx, seconds: u64) -> Result<()> {
+/// Returns how often each came and went.
+fn churn(ctx: &Ctx, lower_tier: &LowerTier, seconds: u64) -> Result<String> {
+    let vm = &ctx.vm;
     let seconds_text = seconds.to_string();
-    let argv = [
-        "churn",
-        "--home",
-        "2",
-        "--workers",
-        "3",
-        "--seconds",
-        &seconds_text,
-    ];
+    let argv = ["churn", "--home", "2", "--workers", "3"];
+    let mut process = vm.spawn(&[&argv[..], &["--seconds", &seconds_text]].concat())?;
+    let (mut cgroups, mut cpus, mut blocks) = (0, 0, 0);
+    while process.try_wait()?.is_none() {
+        vm.mkdir(CGROUP)?;
+        vm.exec(&["sh", "-c", RUN])?.success()?;
+        vm.exec(&["rmdir", CGROUP])?.success()?;
+        cgroups += 1;
+        vm.write(CPU, "0")?;
+        cpus += 1;
+        // The kernel's own memory does not go.
+        blocks += usize::from(lower_tier.offline_one(vm, cgroups)?);
+        std::thread::sleep(PAUSE);
+        vm.write(CPU, "1")?;
+        lower_tier.online(vm)?;
+    }
     let limit = Duration::from_secs(2 * seconds + 60);
-    let output = ctx.vm.spawn(&argv)?.wait(limit)?.success()?;
+    let output = process.wait(limit)?.success()?;
     let done: Value = serde_json::from_str(&output.stdout)?;
     ensure!(done["errors"] == 0, "pages lost their content: {done}");
+    let mut text = format!("cgroups={cgroups} cpus={cpus} memory_blocks={blocks}");
+    ensure!(blocks > 0, "no memory went offline: {text}");
     for what in ["mappings", "forks", "execs", "files", "remaps", "discards"] {
-        ensure!(done[what].as_u64() > Some(0), "no {what}: {done}");
+        let count = done[what].as_u64().unwrap_or(0);
+        ensure!(count > 0, "no {what}: {done}");
+        text += &format!(" {what}={count}");
     }
-    Ok(())
+    Ok(text)
 }
 
 fn resident_kib(ctx: &Ctx, daemon: &Daemon) -> Result<u64> {

@@ -52,7 +52,9 @@ impl TierWatch {
             shape: Shape::of(topology),
             signs: signs(root),
             looked: Instant::now(),
-            has_changed: false,
+            // What came between `topology` and these signs would be missed for ever, so the first
+            // look is at all.
+            has_changed: true,
         }
     }
 
@@ -126,6 +128,19 @@ mod tests {
         assert!(!watch.has_changed(root, now + 13 * SECOND), "it may go on");
         assert!(!watch.has_changed(root, now + 16 * SECOND));
         assert!(watch.has_changed(root, now + 17 * SECOND));
+    }
+
+    #[test]
+    fn what_changes_while_a_session_starts_is_seen() {
+        let dir = tempfile::tempdir().unwrap();
+        let (shared, _) = daemon(dir.path());
+        let root = &shared.root;
+        let before = Topology::read(root).unwrap();
+        let tiers = root.sys.join("devices/virtual/memory_tiering");
+        write(&tiers.join("memory_tier4/nodelist"), "0\n");
+        write(&tiers.join("memory_tier22/nodelist"), "1-2\n");
+        let mut watch = TierWatch::new(root, &before);
+        assert!(watch.has_changed(root, Instant::now() + 5 * SECOND));
     }
 
     #[test]

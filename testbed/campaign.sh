@@ -39,6 +39,7 @@ tested() { # CAMPAIGN ON TIMES CARGO-TEST-ARGUMENTS...
         cargo test --release "${@:4}" | tee "$log"
     said=$(sed -n 's/^campaign: //p' "$log" | tail -n 1)
     rm "$log"
+    [ -n "$said" ] || { echo "the test did not say what it did" >&2 && exit 1; }
     store "$campaign" "$on" "${said%% *}" "${said#* }"
 }
 

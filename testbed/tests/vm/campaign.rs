@@ -208,7 +208,7 @@ fn memory_comes_and_goes(ctx: &mut Ctx) -> Result<()> {
         ensure!(tainted()? == before, "the kernel warned in round {round}");
     }
     promotes_all(vm, &daemon)?;
-    println!("campaign: {plugs} least_blocks_online={fewest} blocks={all}");
+    println!("campaign: {plugs} least_blocks_online={fewest} most_blocks={all}");
     daemon.stop()?;
     Ok(())
 }

@@ -48,12 +48,20 @@ in_guest() { # CAMPAIGN TEST KERNEL TIMES
     tested "$1" "$3" "$4" -p pghot-testbed --test vm -- "$3::tiered3::$2"
 }
 
-[ $# -ge 2 ] || usage
-commit=$(git describe --always --exclude '*' --dirty)
+case $#:${1-} in
+3:kills | 3:plugs | 3:soak | 2:chaos | 2:fuzz) ;;
+*) usage ;;
+esac
+# Parts that were stored before this one are no change of the code.
+if ! git diff --quiet HEAD -- . ":!$data" ':!docs/campaigns.md'; then
+    echo "commit what has changed first: what is stored names the commit" >&2
+    exit 1
+fi
+commit=$(git rev-parse --short HEAD)
 case $1 in
-kills) in_guest kills killed_at_any_moment "$2" "${3:?}" ;;
-plugs) in_guest plugs memory_comes_and_goes "$2" "${3:?}" ;;
-soak) in_guest soak stress "$2" "${3:?}" ;;
+kills) in_guest kills killed_at_any_moment "$2" "$3" ;;
+plugs) in_guest plugs memory_comes_and_goes "$2" "$3" ;;
+soak) in_guest soak stress "$2" "$3" ;;
 chaos)
     tested chaos model "$2" -p pghot-sim --test chaos the_engine_keeps -- --nocapture
     ;;
@@ -63,5 +71,4 @@ fuzz)
         store fuzz "$target" "$runs" "most_edges=$edges seconds=$seconds"
     done
     ;;
-*) usage ;;
 esac

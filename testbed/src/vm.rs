@@ -29,7 +29,7 @@ const DEBIAN_BOOT_LIMIT: Duration = Duration::from_secs(300);
 const BOOT_RETRIES: u32 = 2;
 
 /// Names of the binaries under test.
-const UNDER_TEST: [&str; 10] = [
+const UNDER_TEST: [&str; 9] = [
     "pghot",
     "hotset",
     "churn",
@@ -39,7 +39,6 @@ const UNDER_TEST: [&str; 10] = [
     "autonuma",
     "bfs",
     "stalled",
-    "hintfault",
 ];
 
 /// What to boot.

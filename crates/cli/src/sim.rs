@@ -10,6 +10,7 @@ use crate::args::{Known, json};
 use crate::exit::Failure;
 use crate::json::{Tables, Versioned};
 use crate::output::{say, say_json};
+use crate::progress::Progress;
 use crate::{sim_compare, sim_replay, sim_sweep};
 
 /// The command and what belongs to it.
@@ -97,7 +98,13 @@ fn run_chaos(matches: &ArgMatches) -> Result<()> {
     let number = |name| matches.get_one::<u64>(name).copied().unwrap_or(1);
     let (first, runs) = (number("seed"), number("runs"));
     let last = first.saturating_add(runs - 1);
-    let story = chaos::campaign(first..last.saturating_add(1)).map_err(|found| anyhow!(found))?;
+    let progress = Progress::new();
+    let told = |done: u64| {
+        progress.tell(done as f64 / runs as f64, &format!("{done} of {runs} runs"));
+    };
+    let found = chaos::campaign(first..last.saturating_add(1), &told);
+    drop(progress);
+    let story = found.map_err(|found| anyhow!(found))?;
     let seeds = match runs {
         1 => format!("seed {first}"),
         _ => format!("seeds {first} to {last}"),

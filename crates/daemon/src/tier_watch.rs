@@ -52,8 +52,8 @@ impl TierWatch {
             shape: Shape::of(topology),
             signs: signs(root),
             looked: Instant::now(),
-            // What came between `topology` and these signs would be missed for ever, so the first
-            // look is at all.
+            // What changed after `topology` was read and before these signs were is in neither, so
+            // the first look reads the whole topology.
             has_changed: true,
         }
     }

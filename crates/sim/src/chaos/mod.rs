@@ -64,6 +64,21 @@ pub struct Story {
     pub offlinings: u64,
 }
 
+impl Story {
+    /// All of it by name.
+    pub fn counts(&self) -> [(&'static str, u64); 7] {
+        [
+            ("promoted_pages", self.promoted_pages),
+            ("demoted_pages", self.demoted_pages),
+            ("requested_pages", self.requested_pages),
+            ("refused_pages", self.refused_pages),
+            ("restarts", self.restarts),
+            ("respawns", self.respawns),
+            ("offlinings", self.offlinings),
+        ]
+    }
+}
+
 impl AddAssign for Story {
     fn add_assign(&mut self, other: Story) {
         self.promoted_pages += other.promoted_pages;
@@ -76,15 +91,18 @@ impl AddAssign for Story {
     }
 }
 
-/// A run for each of these seeds, on all CPUs, and the sum of what they did. The error is what the
-/// auditor found first, and in which run.
-pub fn campaign(seeds: Range<u64>) -> Result<Story, String> {
+/// A run for each of these seeds, on all CPUs, and the sum of what they did; `progress` is told how
+/// many are done. The error is what the auditor found first, and in which run.
+pub fn campaign(seeds: Range<u64>, progress: &(dyn Fn(u64) + Sync)) -> Result<Story, String> {
     let mut sum = Story::default();
     let mut first = seeds.start;
     while first < seeds.end {
         let next = first.saturating_add(AT_ONCE).min(seeds.end);
         let some: Vec<u64> = (first..next).collect();
-        let stories = parallel::each(&some, |seed| run(*seed, None), &|_| {});
+        let before = first - seeds.start;
+        let stories = parallel::each(&some, |seed| run(*seed, None), &|done| {
+            progress(before + done as u64);
+        });
         for (seed, story) in some.iter().zip(stories) {
             sum += story.map_err(|found| format!("seed {seed}: {found}"))?;
         }

@@ -78,7 +78,8 @@ impl Survey {
     }
 
     /// Demotes so many of them: of those who are above their shares first, down to these, and then
-    /// the longest idle. Returns how many pages went, by cgroup.
+    /// the longest idle. Returns how many pages went, by cgroup. They are more than wanted by less
+    /// than the last folio, for a huge page goes whole.
     pub fn demote(
         mut self,
         nid: Nid,
@@ -91,11 +92,9 @@ impl Survey {
         let mut above = shares::above(&self.holders, policies);
         let (mut by_cgroup, mut went) = (Vec::new(), 0);
         let mut take = |cold: &mut Cold, most: u64| {
-            let pages = cold.pages.min(most).min(wanted - went);
+            let pages = cold.pages.min(most).min(wanted.saturating_sub(went));
             if pages > 0 {
-                let demoted = machine
-                    .demote(nid, cold.memcg_id, cold.seq, pages)
-                    .min(pages);
+                let demoted = machine.demote(nid, cold.memcg_id, cold.seq, pages);
                 went += demoted;
                 cold.pages -= pages;
                 by_cgroup.push((Arc::clone(&cold.cgroup), demoted));

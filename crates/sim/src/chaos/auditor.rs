@@ -4,7 +4,7 @@
 use pghot_engine::{Outcome, Totals};
 
 use super::limit::{Bound, Limit, Slack};
-use crate::machine::memory::{ABSENT, Page, node_of};
+use crate::machine::memory::{ABSENT, node_of};
 use crate::machine::world::{Moved, Why, World};
 use crate::systems::Setting;
 
@@ -125,17 +125,18 @@ impl Auditor {
     /// No page is lost, or in two places.
     fn places(&self, world: &World) -> Result<(), String> {
         let states = world.memory.states(0..world.memory.end());
-        let pairs = states.iter().zip(&self.nodes).zip(0..);
-        let wrong = pairs.map(|((state, known), page)| (page, place(*state), *known));
-        match wrong
-            .into_iter()
-            .find(|(_, is, known): &(Page, u8, u8)| is != known)
-        {
-            None => Ok(()),
-            Some((page, is, known)) => Err(format!(
-                "page {page} is on node {is} and should be on {known}"
-            )),
+        let is_wrong = |(state, known): (&u8, &u8)| place(*state) != *known;
+        let pairs = || states.iter().zip(&self.nodes);
+        // All are looked at after each step, so without a branch for each.
+        if !pairs().fold(false, |any, pair| any | is_wrong(pair)) {
+            return Ok(());
         }
+        let wrong = pairs().position(is_wrong).unwrap_or_default();
+        Err(format!(
+            "page {wrong} is on node {} and should be on {}",
+            place(states[wrong]),
+            self.nodes[wrong]
+        ))
     }
 
     fn free_pages(&self, world: &World) -> Result<(), String> {

@@ -2,7 +2,12 @@
 //!
 //! A test that fails is run once more, because emulated machines on a busy host miss a deadline now
 //! and then. So that no defect hides behind that, first attempts are counted here, and a test that
-//! needed its repetition twice in its last ten runs fails. Only runs of the whole suite count.
+//! needed its repetition three times in its last ten runs fails. Only runs of the whole suite
+//! count.
+//!
+//! Why three: of some two hundred tests, each of which misses its deadline by chance once in a
+//! hundred runs, one has done so twice in ten runs in every sixth run of the suite, and three times
+//! in less than one of a hundred. A defect that strikes in every third run is found all the same.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -16,7 +21,7 @@ use crate::qemu::lock;
 /// So many runs of a test are remembered.
 const RUNS_KEPT: usize = 10;
 /// So many of them may have needed a repetition.
-const REPEATED_MAX: usize = 1;
+const REPEATED_MAX: usize = 2;
 
 /// A first attempt that passed, and one that did not.
 const PASSED: char = '.';
@@ -89,18 +94,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn once_is_forgiven_and_twice_is_not() {
+    fn twice_is_forgiven_and_three_times_is_not() {
         let folder = tempfile::tempdir().unwrap();
         let first = Ledger::open(folder.path());
         first.note("a", true).unwrap();
         first.note("a", false).unwrap();
+        first.note("a", false).unwrap();
         first.note("b", false).unwrap();
         let again = Ledger::open(folder.path());
         let why = again.note("a", false).unwrap_err();
-        assert_eq!(why, "it needed its second attempt in 2 of its last 3 runs");
+        assert_eq!(why, "it needed its second attempt in 3 of its last 4 runs");
         let lines = again.lines();
         assert_eq!(lines.len(), 2);
-        assert!(lines[0].starts_with("ledger: a ") && lines[0].ends_with("(.xx)"));
+        assert!(lines[0].starts_with("ledger: a ") && lines[0].ends_with("(.xxx)"));
         again.note("a", true).unwrap();
     }
 

@@ -5,7 +5,7 @@
 //! (`task_numa_placement()`) brings the period within the limits of that moment. With tiering, such
 //! a fault is one in which the kernel itself has promoted the page, and pghot forbids that.
 //!
-//! So while hint faults come from threads that are visited seldom, there are *pulses*: for a second
+//! So while hint faults come from threads that are visited seldom, there are *pulses*: for a moment
 //! the kernel may promote [`PULSE_MB_PER_S`], and the limits are such that the period becomes
 //! [`DELAY_MS`](crate::marking::DELAY_MS), or up to [`PERIOD_MIN_MS`] for a small process. One page
 //! is enough for a thread. A process is visited again after the period of the thread that made the
@@ -14,8 +14,10 @@
 //! longer than the one before: where pulses are of no use, because the top tier has no room, they
 //! become rare.
 
-/// How long a pulse lasts, in ms: until the next visit, at the period that it is to end.
-const PULSE_MS: u64 = 1000;
+/// How long a pulse lasts, in ms: until the next visit, at the period that it is to end, and so
+/// long again for the hint faults that follow. The kernel's rate limit has windows of a second, and
+/// one that began before the pulse is used up by candidates that it then refused.
+const PULSE_MS: u64 = 2000;
 
 /// What the kernel may promote in a pulse, in MB a second: the least that it can be told.
 pub const PULSE_MB_PER_S: u64 = 1;
@@ -106,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pulse_comes_at_once_and_lasts_a_second() {
+    fn a_pulse_comes_at_once_and_lasts_two_seconds() {
         let mut pulses = Pulses::default();
         pulses.note(0, 0, false);
         assert!(!pulses.is_pulse(), "nobody is visited seldom");
@@ -114,9 +116,9 @@ mod tests {
         assert!(!pulses.is_pulse(), "few tell nothing");
         pulses.note(500, 2 * FAULTS_MIN, false);
         assert!(pulses.is_pulse());
-        pulses.note(1250, 2 * FAULTS_MIN, false);
-        assert!(pulses.is_pulse() && !pulses.is_due(1499) && pulses.is_due(1500));
-        pulses.note(1500, 2 * FAULTS_MIN, false);
+        pulses.note(2250, 2 * FAULTS_MIN, false);
+        assert!(pulses.is_pulse() && !pulses.is_due(2499) && pulses.is_due(2500));
+        pulses.note(2500, 2 * FAULTS_MIN, false);
         assert!(!pulses.is_pulse());
     }
 

@@ -31,8 +31,12 @@ const NORMAL: u32 = 1;
 /// NUMA_BALANCING_MEMORY_TIERING: mark lower-tier pages and promote.
 const TIERING: u32 = 2;
 
-/// In a pulse: pages that are touched so soon after their marks, as kernels have it.
-const PULSE_THRESHOLD_MS: u64 = 1000;
+/// In a pulse. While more candidates come than the rate limit allows, the kernel
+/// (`numa_promotion_adjust_threshold()`) lowers the threshold to an eighth of this, within a fifth
+/// of a second in a pulse. So pages that are touched a second after their marks still count, as by
+/// the kernel's default before it is lowered. With the default itself it would become 125 ms,
+/// within which a program that passes over its memory every few seconds may have no page.
+const PULSE_THRESHOLD_MS: u64 = 8000;
 
 /// One setting and the values it is taken through.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -67,7 +67,7 @@ fn old_threads(ctx: &mut Ctx) -> Result<()> {
     let pulses = number(&status, "/marking/pulses")?;
     let seldom = number(&status, "/sources/0/details/seldom_visited_faults")?;
     ensure!(pulses >= 1.0 && seldom >= 16.0, "{status:#}");
-    // In each pulse the kernel may promote 256 pages a second, and pulses are of a second.
+    // In each pulse the kernel may promote 256 pages a second, and pulses are of two seconds.
     let promoted = (ctx.vm.vmstat("pgpromote_success")? - promoted) as f64;
     ensure!(
         (1.0..=pulses * 1024.0).contains(&promoted),

@@ -36,7 +36,7 @@ fn a_pulse_ends_as_it_began() {
     for _ in 0..2 {
         assert!(mark(&mut knobs, pulse).unwrap());
         assert_eq!(host.scanner(), ["25", "100", "25", "64"]);
-        assert_eq!(host.values(), ["2", "1", "1000"]);
+        assert_eq!(host.values(), ["2", "1", "8000"]);
     }
     for _ in 0..2 {
         assert!(mark(&mut knobs, visits(4)).unwrap());

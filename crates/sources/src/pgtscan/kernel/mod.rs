@@ -2,6 +2,7 @@
 
 mod counters;
 mod process;
+mod processes;
 mod scanner;
 
 use std::collections::BTreeMap;

@@ -15,19 +15,18 @@ use tracing::debug;
 
 use super::counters::Counters;
 use super::process::{ADDRESS_END, LOOK_MAX, Process, Step, next_due};
+use super::processes;
 use crate::Config;
 use crate::budget::Budget;
 use crate::bulk::BulkReporter;
 use crate::kernel::page_tables::clear::{self, ClearCost, FLUSH_DELAY, Method, PidFd};
-use crate::kernel::page_tables::procs::{Procs, RESIDENT_MIN_PAGES, Stat};
+use crate::kernel::page_tables::procs::{Procs, Stat};
 use crate::kernel::page_tables::walk::{Leave, Request, Walked, Walker};
 use crate::kernel::worker::Pace;
 use crate::pgtscan::adapt::{SIZE_MAX_BYTES, Window};
 use crate::pgtscan::{SCAN_CPU_MAX_PERCENT, SCAN_STALL_MAX_MS};
 use crate::young::Young;
 
-/// As many as kscand takes.
-const PROCESSES_MAX: usize = 4096;
 /// How often new processes are looked for: doubled each time that there is none, because the look
 /// itself goes through all of `/proc`.
 const DISCOVER_MIN: Duration = Duration::from_millis(1000);
@@ -137,27 +136,9 @@ impl Scanner {
         }
     }
 
-    /// Learns of new processes and forgets those that are gone or have become small. Returns
-    /// whether there are new ones.
+    /// Returns whether there are new ones.
     fn discover(&self, processes: &mut HashMap<i32, Process>, now: Duration) -> bool {
-        let own = std::process::id() as i32;
-        let mut has_new = false;
-        let mut known: HashMap<i32, Process> = std::mem::take(processes);
-        for pid in self.procs.large(RESIDENT_MIN_PAGES) {
-            if pid == own || processes.len() == PROCESSES_MAX {
-                continue;
-            }
-            let Some(stat) = self.procs.stat(pid) else {
-                continue;
-            };
-            let start_time = stat.start_time;
-            let kept = known.remove(&pid).filter(|p| p.start_time == start_time);
-            has_new |= kept.is_none();
-            let new = || Process::new(start_time, now + FIRST_LOOK_DELAY);
-            let mut process = kept.unwrap_or_else(new);
-            process.used(stat.cpu_ticks);
-            processes.insert(pid, process);
-        }
+        let has_new = processes::discover(&self.procs, processes, now + FIRST_LOOK_DELAY);
         self.counters.processes.set(processes.len() as u64);
         let in_lower = processes.values().filter(|p| !p.lower.is_empty()).count();
         self.counters.processes_in_lower_tier.set(in_lower as u64);

@@ -31,12 +31,17 @@ store() { # CAMPAIGN ON TIMES FOUND
     tail -n 1 "$data"
 }
 
+failed() { # LOG
+    echo "the part failed, and nothing is stored; what it said is in $1" >&2
+    exit 1
+}
+
 # Runs a test that says what it did: "campaign: TIMES FOUND".
 tested() { # CAMPAIGN ON TIMES CARGO-TEST-ARGUMENTS...
     local campaign=$1 on=$2 log said
     log=$(mktemp)
     PGHOT_LONG=$3 PGHOT_SEED=$(done_so_far "$campaign" "$on") \
-        cargo test --release "${@:4}" 2>&1 | tee "$log" || { echo "kept in $log" >&2 && exit 1; }
+        cargo test --release "${@:4}" 2>&1 | tee "$log" || failed "$log"
     said=$(sed -n 's/^campaign: //p' "$log" | tail -n 1)
     rm "$log"
     [ -n "$said" ] || { echo "the test did not say what it did" >&2 && exit 1; }

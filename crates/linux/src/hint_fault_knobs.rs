@@ -120,14 +120,19 @@ pub fn plan(root: &SysRoot) -> Result<Vec<Step>, KnobsError> {
 
 /// What a run left that was killed and whose state file is lost, with the kernel's defaults to go
 /// back to: nobody else has the tiering bit and a rate limit of 0, or a rate limit and a hot
-/// threshold of 0. Which balancing the host had is lost; the one that does not promote is safe.
+/// threshold of 0, or those of a pulse. Which balancing the host had is lost; the one that does not
+/// promote is safe.
 fn left_over(root: &SysRoot) -> Vec<(PathBuf, String)> {
     let paths = Settings::new(root);
     let is_at = |path: &Path, value: &str| read_text(path).is_ok_and(|present| present == value);
     let balancing = read_number::<u32>(&paths.balancing).unwrap_or(0);
     let is_tiering = balancing & TIERING != 0;
-    let has_threshold = is_at(&paths.hot_threshold, "0");
-    if !is_at(&paths.rate_limit, "0") || !is_tiering && !has_threshold {
+    let is_pulse = is_at(&paths.rate_limit, &pulse::PULSE_MB_PER_S.to_string())
+        && is_at(&paths.scan_period_max, &marking::DELAY_MS.to_string());
+    let has_threshold = is_at(&paths.hot_threshold, "0")
+        || is_pulse && is_at(&paths.hot_threshold, &PULSE_THRESHOLD_MS.to_string());
+    let has_limit = is_at(&paths.rate_limit, "0") || is_pulse;
+    if !has_limit || !is_tiering && !has_threshold {
         return Vec::new();
     }
     let mut left = vec![(paths.rate_limit, "65536".to_owned())];

@@ -16,18 +16,11 @@ use crate::lru_gen::{self, Key, Mode};
 use crate::moving::MovingTime;
 use crate::root::{ReadError, SysRoot};
 use crate::topology::Topology;
-use crate::vmstat::{Counter, Vmstat};
+use crate::vmstat::Vmstat;
 use crate::watermarks::Watermarks;
 
 /// Pages of one call: the kernel looks at signals between its batches only.
 const CALL_PAGES: u64 = 4096;
-
-const DEMOTED: [Counter; 4] = [
-    Counter::PgdemoteKswapd,
-    Counter::PgdemoteDirect,
-    Counter::PgdemoteKhugepaged,
-    Counter::PgdemoteProactive,
-];
 
 /// The machine, as the demoter sees it.
 pub struct Reclaimer {
@@ -88,11 +81,7 @@ impl Reclaimer {
     }
 
     fn demoted_pages(&self) -> u64 {
-        let Ok(vmstat) = Vmstat::read(&self.root) else {
-            return 0;
-        };
-        let counts = DEMOTED.iter().filter_map(|counter| vmstat.get(*counter));
-        counts.sum()
+        Vmstat::read(&self.root).map_or(0, |vmstat| vmstat.demoted_by_request_pages())
     }
 }
 

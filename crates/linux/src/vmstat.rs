@@ -111,4 +111,11 @@ impl Vmstat {
             .filter_map(|reason| self.get(*reason))
             .reduce(|sum, pages| sum + pages)
     }
+
+    /// Base pages demoted on behalf of programs. What MGLRU's file evicts counts as `direct`, and
+    /// as `proactive` on kernels that know that reason; kswapd and khugepaged have their own.
+    pub fn demoted_by_request_pages(&self) -> u64 {
+        let reasons = [Counter::PgdemoteDirect, Counter::PgdemoteProactive];
+        reasons.iter().filter_map(|reason| self.get(*reason)).sum()
+    }
 }

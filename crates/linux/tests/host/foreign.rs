@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use pghot_linux::hint_fault_knobs::{tiering_off, tiering_without_kernel_promotion};
+use pghot_engine::marking::Visits;
+use pghot_linux::hint_fault_knobs::{mark, tiering_off, tiering_without_kernel_promotion};
 
 use crate::fake::content;
 use crate::knobs::Host;
@@ -26,20 +27,29 @@ fn what_others_change_is_told() {
 /// The state file is lost with a container's `/run`, after a kill -9.
 #[test]
 fn what_a_lost_run_left_is_no_original() {
-    for standing_by in [false, true] {
-        let host = Host::new("1\n");
+    let pulse = Visits {
+        size_mb: 64,
+        is_pulse: true,
+        rests: false,
+    };
+    // Where normal balancing stays on there are no pulses.
+    for (how, before) in [("hint faults", "1"), ("standing by", "1"), ("a pulse", "2")] {
+        let host = Host::new(before);
         let mut lost = host.open().unwrap().0;
         tiering_without_kernel_promotion(&mut lost).unwrap();
-        if standing_by {
-            tiering_off(&mut lost).unwrap();
+        match how {
+            "standing by" => tiering_off(&mut lost).unwrap(),
+            "a pulse" => assert!(mark(&mut lost, pulse).unwrap()),
+            _ => {}
         }
         fs::remove_file(&host.state).unwrap();
         drop(lost);
         let mut knobs = host.open().unwrap().0;
         tiering_without_kernel_promotion(&mut knobs).unwrap();
         knobs.restore().unwrap();
-        assert_eq!(content(&host.rate_limit), "65536", "{standing_by}");
-        assert_eq!(content(&host.hot_threshold), "1000", "{standing_by}");
+        assert_eq!(content(&host.rate_limit), "65536", "{how}");
+        assert_eq!(content(&host.hot_threshold), "1000", "{how}");
+        assert_eq!(host.scanner(), ["1000", "1000", "60000", "256"], "{how}");
         assert!(["0", "1"].contains(&content(&host.balancing).as_str()));
     }
 }

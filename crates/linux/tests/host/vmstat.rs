@@ -32,6 +32,15 @@ fn growth_and_sum() {
 }
 
 #[test]
+fn what_kswapd_demotes_nobody_asked_for() {
+    let text = "pgdemote_kswapd 1\npgdemote_direct 2\npgdemote_khugepaged 4\n";
+    let vmstat = Vmstat::parse(text);
+    assert_eq!(vmstat.demoted_by_request_pages(), 2);
+    let vmstat = Vmstat::parse(&format!("{text}pgdemote_proactive 8\n"));
+    assert_eq!(vmstat.demoted_by_request_pages(), 10);
+}
+
+#[test]
 fn this_machine() {
     Vmstat::read(&SysRoot::default()).unwrap();
 }

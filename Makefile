@@ -43,6 +43,7 @@ lint: setup
 	$(CARGO) fmt --all --check
 	clang-format --dry-run -Werror $$(git ls-files '*.c' '*.h')
 	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
+	$(CARGO) fetch --quiet --locked --manifest-path fuzz/Cargo.toml
 
 unit: setup
 	@testbed/run-tests.sh unit

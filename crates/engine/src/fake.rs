@@ -22,10 +22,12 @@ pub struct FakeFolio {
 /// A machine whose pages, nodes and refusals a test sets up.
 #[derive(Debug, Default)]
 pub struct FakeMachine {
-    /// The clock, in ms. Each batch costs `batch_ms`.
+    /// The clock, in ms. Each batch costs `batch_ms`, each question for room `room_ms`.
     pub now_ms: u64,
     /// How long a batch takes, in ms.
     pub batch_ms: u64,
+    /// How long it takes to ask for room, in ms.
+    pub room_ms: u64,
     /// The online nodes of the top tier, the nearest first; `None` if the lower tier's is not.
     pub top_tier: Option<Vec<Nid>>,
     /// Free pages above the high watermark, by node.
@@ -148,6 +150,7 @@ impl Machine for FakeMachine {
     }
 
     fn room_pages(&mut self, target: Nid) -> u64 {
+        self.now_ms += self.room_ms;
         self.room_pages.get(&target).copied().unwrap_or(0)
     }
 

@@ -19,6 +19,7 @@ pub mod exchange;
 mod gate;
 mod history;
 mod journal;
+mod looks;
 pub mod lruvec;
 mod machine;
 pub mod marking;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use pghot_hotness::{Format, Nid, Pfn, Rule, Swept, Table};
 
 use crate::history::{Answer, History};
+use crate::looks::Looks;
 use crate::owners::{Owners, Sample};
 use crate::pass::Pass;
 use crate::retry::Retries;
@@ -42,6 +43,7 @@ pub struct Migrator {
     gates: Gates,
     retries: Retries,
     hottest: Hottest,
+    looks: Looks,
     /// Ready pages that the last pass saw.
     last_ready: u64,
     history: History,
@@ -64,6 +66,7 @@ impl Migrator {
             gates,
             retries: Retries::default(),
             hottest: Hottest::default(),
+            looks: Looks::default(),
             last_ready: 0,
             history,
             journal,
@@ -135,7 +138,17 @@ impl Migrator {
     }
 
     fn promote_hottest(&mut self, pass: &mut Pass, now_ms: u64) {
-        self.pick(pass, now_ms);
+        let began_ns = pass.machine.now_ns();
+        let allowed = pass.allowed();
+        let (target, room) = (self.targets).choose(allowed, self.last_ready, pass.machine);
+        pass.target = target;
+        // In precision mode it is not known yet which targets there will be.
+        let known = room.filter(|_| pass.settings.mode == Format::Default);
+        if let Some(saw) = self.looks.in_vain(known, began_ns) {
+            pass.report.repeat(saw);
+            return;
+        }
+        self.pick(pass, known, now_ms);
         if let (Some(owners), Some(pfns)) = (&self.owners, self.sample.pfns()) {
             let taken = match pfns {
                 [] => HashMap::new(),
@@ -151,6 +164,7 @@ impl Migrator {
             false => Held::NoRoom,
         };
         pass.hold(held, left);
+        (self.looks).note(began_ns..pass.machine.now_ns(), &pass.report);
         for chunk in picked.chunks(RESOLVE_PAGES) {
             if pass.machine.stop_requested() {
                 pass.hold(Held::Stopping, chunk.len() as u64);
@@ -163,14 +177,9 @@ impl Migrator {
         }
     }
 
-    /// Collects the hottest ready pages, as many as the rate limit can let through.
-    fn pick(&mut self, pass: &mut Pass, now_ms: u64) {
-        // What finds no room is not worth being sorted, or asked where it is.
-        // In precision mode it is not known yet which targets there will be.
-        let allowed = pass.allowed();
-        let (target, room) = (self.targets).choose(allowed, self.last_ready, pass.machine);
-        pass.target = target;
-        let known = room.filter(|_| pass.settings.mode == Format::Default);
+    /// Collects the hottest ready pages, as many as the rate limit and the room, where it is known,
+    /// can let through: what finds no room is not worth being sorted, or asked where it is.
+    fn pick(&mut self, pass: &mut Pass, known: Option<u64>, now_ms: u64) {
         let pages = self.gates.refill(pass.target, now_ms, pass.settings);
         let most = pages.min(PICK_PAGES).min(known.unwrap_or(u64::MAX));
         self.hottest.start(most as usize);

@@ -101,6 +101,13 @@ pub struct PassReport {
 }
 
 impl PassReport {
+    /// What waits is what another pass saw.
+    pub(crate) fn repeat(&mut self, other: &PassReport) {
+        self.ready = other.ready;
+        self.held.clone_from(&other.held);
+        self.waiting.clone_from(&other.waiting);
+    }
+
     /// Whether pages found no room.
     pub fn wants_room(&self) -> bool {
         self.held.contains_key(&Held::NoRoom)

@@ -149,6 +149,27 @@ fn a_full_target_takes_only_what_fits_above_its_watermark() {
 }
 
 #[test]
+fn where_there_is_no_room_it_seldom_looks_at_what_waits() {
+    let mut rig = Rig::new(Format::Default, &[]);
+    rig.machine.room_pages = [(0, 0), (1, 0)].into();
+    rig.machine.room_ms = 5;
+    rig.hot(7, 0, 300);
+    rig.pass();
+    rig.pass();
+    let reads = |rig: &Rig| rig.migrator.totals().hot_sections;
+    let before = reads(&rig);
+    let report = rig.pass();
+    assert_eq!((report.ready, report.held[&Held::NoRoom]), (300, 300));
+    assert!(report.wants_room() && report.waiting[&0].counted_pages == 300);
+    assert_eq!(reads(&rig), before, "nothing new can have come of it");
+    (0..10).for_each(|_| drop(rig.pass()));
+    assert_eq!(reads(&rig), before + 1, "once a second at least");
+    rig.pass();
+    rig.machine.room_pages.insert(0, 100);
+    assert_eq!(rig.pass().moved_pages, 100, "at once when there is room");
+}
+
+#[test]
 fn no_memory_makes_it_back_off_and_try_again() {
     let mut rig = Rig::new(Format::Default, &[("kmigrated_batch_nr", "64")]);
     rig.hot(7, 0, 200);

@@ -13,6 +13,7 @@
 //!   → if the rate or the room below allows less than was found: the rest in later passes
 //! ```
 
+mod agings;
 mod reclaim;
 mod report;
 mod shares;
@@ -25,6 +26,7 @@ use pghot_hotness::Nid;
 
 use crate::exchange::{Exchange, FaultTimes, Outcomes, Rest, Round};
 use crate::{Outcome, Settings, Totals, Waiting};
+use agings::Agings;
 use survey::Survey;
 
 pub use reclaim::{Generation, Lruvec, Reclaim, Unable};
@@ -33,9 +35,6 @@ pub use shares::shares;
 
 /// Between two times that the longest idle pages are tried, in ms.
 const LONGEST_AGAIN_MS: u64 = 1000;
-
-/// Agings may take one part in so many of the time until the next.
-const AGING_SHARE: u64 = 8;
 
 /// Fewer pages are not worth a call.
 const PAGES_MIN: u64 = 32;
@@ -89,31 +88,6 @@ pub struct Demoter {
     wanted_ms: u64,
     /// By the last pass.
     demoted: Vec<(Arc<str>, u64)>,
-}
-
-/// When a node was aged: in pairs, as far apart as pages must be idle, and then not before the time
-/// that it took is a small share. If by then pages must be idle for longer than that, the second of
-/// a pair is the first of the next.
-#[derive(Debug, Clone, Copy, Default)]
-struct Agings {
-    /// The last one.
-    last_ms: Option<u64>,
-    /// It was the first of a pair, and the second is yet to come.
-    is_open: bool,
-    /// What the present pair, or the last, took so far.
-    took_ms: u64,
-    /// No earlier than this.
-    next_ms: u64,
-    /// The last pair found more idle than the rate or the room below allowed to go.
-    is_cut_short: bool,
-}
-
-impl Agings {
-    /// Whether more may go without another look: what was found idle is idle for longer by now, and
-    /// the kernel keeps what was touched.
-    fn goes_on(&self) -> bool {
-        self.is_cut_short && !self.is_open
-    }
 }
 
 impl Demoter {
@@ -170,7 +144,7 @@ impl Demoter {
         self.report.note_change(now_ms);
         let mut agings = self.agings.values();
         match self.report.is_wanted {
-            true if agings.any(|agings| agings.is_open) => {
+            true if agings.any(Agings::is_open) => {
                 self.report.idle_ms.clamp(INTERVAL_MS.1, INTERVAL_MS.0)
             }
             true => INTERVAL_MS.0 / 2,
@@ -188,6 +162,14 @@ impl Demoter {
             return;
         }
         let nid = target.nid;
+        let is_narrow = !may_try_longest && !self.exchange.takes_counted(settings);
+        if is_narrow {
+            self.search(now_ms, settings);
+            // The kernel's answer is a line for each cgroup and generation.
+            if !self.is_due(nid, now_ms, settings) {
+                return;
+            }
+        }
         let lruvecs = match settings.demote_rate_limit_mbps {
             0 => Err(Unable::SwitchedOff),
             _ => may_go(nid, settings, machine),
@@ -212,15 +194,13 @@ impl Demoter {
         if self.exchange.resting(now_ms).is_some() {
             return;
         }
-        if self.exchange.takes_counted(settings) && longest.is_known {
-            (self.exchange).note_idle(machine.now_ms(), longest.idle_share(), settings);
-            let round = self.serve(target, longest, settings, machine);
-            return self.exchange.note_round(machine.now_ms(), round, settings);
-        }
-        let is_searching = !self.exchange.is_proven() || self.exchange.takes_counted(settings);
-        if !self.exchange.search(settings) && is_searching {
-            // Hint faults tell nothing: only who has been idle for long may go, and is found out.
-            self.exchange.go_to_widest(now_ms, settings);
+        if !is_narrow {
+            if self.exchange.takes_counted(settings) && longest.is_known {
+                (self.exchange).note_idle(machine.now_ms(), longest.idle_share(), settings);
+                let round = self.serve(target, longest, settings, machine);
+                return self.exchange.note_round(machine.now_ms(), round, settings);
+            }
+            self.search(now_ms, settings);
         }
         if self.age(nid, &lruvecs, settings, machine)
             && let Ok(lruvecs) = may_go(nid, settings, machine)
@@ -235,6 +215,23 @@ impl Demoter {
             let survey = Survey::new(&lruvecs, self.exchange.idle_ms(settings));
             self.serve(target, survey, settings, machine);
         }
+    }
+
+    /// Looks for a time scale at which hint faults leave a gap.
+    fn search(&mut self, now_ms: u64, settings: &Settings) {
+        let is_searching = !self.exchange.is_proven() || self.exchange.takes_counted(settings);
+        if !self.exchange.search(settings) && is_searching {
+            // Hint faults tell nothing: only who has been idle for long may go, and is found out.
+            self.exchange.go_to_widest(now_ms, settings);
+        }
+    }
+
+    /// Whether it is time to look at this node, or its last round may go on.
+    fn is_due(&self, nid: Nid, now_ms: u64, settings: &Settings) -> bool {
+        let idle_ms = self.exchange.idle_ms(settings);
+        let is_promising = self.exchange.is_promising();
+        (self.agings.get(&nid))
+            .is_none_or(|agings| agings.goes_on() || agings.is_due(now_ms, idle_ms, is_promising))
     }
 
     /// Demotes of what was found idle what is wanted; `None` where pages are not told apart.
@@ -279,7 +276,7 @@ impl Demoter {
             idle,
             wanted,
             went,
-            aging_ms: agings.took_ms,
+            aging_ms: agings.took_ms(),
         };
         agings.is_cut_short = round.is_served() && missing >= went + PAGES_MIN;
         Some(round)
@@ -295,16 +292,9 @@ impl Demoter {
         machine: &mut dyn Reclaim,
     ) -> bool {
         let idle_ms = self.exchange.idle_ms(settings);
-        let agings = self.agings.entry(nid).or_default();
         let began_ms = machine.now_ms();
-        let since_ms = agings
-            .last_ms
-            .map(|last_ms| began_ms.saturating_sub(last_ms));
-        let is_early = match agings.is_open {
-            true => since_ms.is_some_and(|since_ms| since_ms < idle_ms),
-            false => began_ms < agings.next_ms,
-        };
-        if is_early {
+        let agings = self.agings.entry(nid).or_default();
+        if !agings.is_due(began_ms, idle_ms, self.exchange.is_promising()) {
             return false;
         }
         for lruvec in lruvecs {
@@ -316,20 +306,7 @@ impl Demoter {
         let now_ms = machine.now_ms();
         let took_ms = now_ms.saturating_sub(began_ms);
         self.report.aging_ms_max = self.report.aging_ms_max.max(took_ms);
-        // Who was not touched since the last one may have been idle for a little longer.
-        let is_soon = |since_ms| (idle_ms..=2 * idle_ms).contains(&since_ms);
-        let is_second = agings.is_open || since_ms.is_some_and(is_soon);
-        if agings.is_open {
-            agings.took_ms += took_ms;
-        } else {
-            agings.took_ms = took_ms;
-        }
-        if is_second {
-            agings.next_ms = now_ms + (agings.took_ms * AGING_SHARE).max(idle_ms);
-        }
-        agings.last_ms = Some(now_ms);
-        agings.is_open = !is_second;
-        is_second
+        agings.note(began_ms, now_ms, idle_ms)
     }
 }
 

@@ -223,6 +223,11 @@ impl Exchange {
         self.is_proven
     }
 
+    /// Whether the last look told pages apart, at this scale or another.
+    pub fn is_promising(&self) -> bool {
+        self.is_proven || self.is_likely
+    }
+
     /// MB that may change places a second.
     pub fn rate_mbps(&self) -> u64 {
         self.rate_mbps
@@ -315,7 +320,7 @@ impl Exchange {
         {
             self.scale = scale;
             // Where agings take long, faults may name another scale at each look.
-            (self.is_proven, self.is_likely) = (false, self.is_proven || self.is_likely);
+            (self.is_proven, self.is_likely) = (false, self.is_promising());
         }
         found.is_some()
     }

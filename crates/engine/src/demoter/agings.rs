@@ -1,0 +1,101 @@
+//! When a node is aged: in pairs, as far apart as pages must be idle, and then not before the time
+//! that it took is a small share. If by then pages must be idle for longer than that, the second of
+//! a pair is the first of the next.
+
+/// Agings may take one part in so many of the time until the next: while they tell pages apart, and
+/// while they do not.
+const SHARES: (u64, u64) = (8, 32);
+
+/// Of one node.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Agings {
+    /// The last one.
+    last_ms: Option<u64>,
+    /// It was the first of a pair, and the second is yet to come.
+    is_open: bool,
+    took_ms: u64,
+    /// When the second of a pair was over.
+    ended_ms: Option<u64>,
+    /// The last pair found more idle than the rate or the room below allowed to go.
+    pub is_cut_short: bool,
+}
+
+impl Agings {
+    /// Whether the second of a pair is yet to come.
+    pub fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    /// What the present pair, or the last, took so far, in ms.
+    pub fn took_ms(&self) -> u64 {
+        self.took_ms
+    }
+
+    /// Whether more may go without another look: what was found idle is idle for longer by now, and
+    /// the kernel keeps what was touched.
+    pub fn goes_on(&self) -> bool {
+        self.is_cut_short && !self.is_open
+    }
+
+    /// Whether it is time, where pages must be idle for so long, and agings tell pages apart or do
+    /// not.
+    pub fn is_due(&self, now_ms: u64, idle_ms: u64, is_promising: bool) -> bool {
+        let share = if is_promising { SHARES.0 } else { SHARES.1 };
+        let (since_ms, rest_ms) = match self.is_open {
+            true => (self.last_ms, idle_ms),
+            false => (self.ended_ms, (self.took_ms * share).max(idle_ms)),
+        };
+        since_ms.is_none_or(|since_ms| now_ms.saturating_sub(since_ms) >= rest_ms)
+    }
+
+    /// Takes note of one; returns whether it was the second of a pair.
+    pub fn note(&mut self, began_ms: u64, ended_ms: u64, idle_ms: u64) -> bool {
+        // Who was not touched since the last one may have been idle for a little longer.
+        let is_soon = |last_ms| (idle_ms..=2 * idle_ms).contains(&began_ms.saturating_sub(last_ms));
+        let is_second = self.is_open || self.last_ms.is_some_and(is_soon);
+        let before_ms = if self.is_open { self.took_ms } else { 0 };
+        self.took_ms = before_ms + ended_ms.saturating_sub(began_ms);
+        if is_second {
+            self.ended_ms = Some(ended_ms);
+        }
+        self.last_ms = Some(ended_ms);
+        self.is_open = !is_second;
+        is_second
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ages whenever it is due for a minute, each time for 20 ms; returns the share of the time.
+    fn share(agings: &mut Agings, now_ms: &mut u64, is_promising: bool) -> f64 {
+        let end_ms = *now_ms + 60_000;
+        let mut took_ms = 0;
+        while *now_ms < end_ms {
+            if agings.is_due(*now_ms, 16, is_promising) {
+                agings.note(*now_ms, *now_ms + 20, 16);
+                (*now_ms, took_ms) = (*now_ms + 20, took_ms + 20);
+            }
+            *now_ms += 1;
+        }
+        took_ms as f64 / 60_000.0
+    }
+
+    #[test]
+    fn those_that_tell_nothing_apart_are_rarer() {
+        let (mut agings, mut now_ms) = (Agings::default(), 1000);
+        let in_vain = share(&mut agings, &mut now_ms, false);
+        assert!((1.0 / 36.0..1.0 / 30.0).contains(&in_vain), "{in_vain}");
+        let telling = share(&mut agings, &mut now_ms, true);
+        assert!((1.0 / 10.0..1.0 / 8.0).contains(&telling), "{telling}");
+    }
+
+    #[test]
+    fn a_change_of_mind_counts_at_once() {
+        let mut agings = Agings::default();
+        assert!(!agings.note(1000, 1020, 16) && agings.note(1036, 1056, 16));
+        assert!(!agings.is_due(1056 + 40 * 8, 16, false));
+        assert!(agings.is_due(1056 + 40 * 8, 16, true));
+    }
+}

@@ -8,7 +8,7 @@ use std::time::Duration;
 use pghot_hotness::Table;
 
 use super::adapt::{Adapt, Window};
-use super::{DESCRIPTOR, SCAN_CPU_MAX_PERCENT};
+use super::{DESCRIPTOR, SCAN_CPU_MAX_PERCENT, UNDER_WAY_MAX_ENTRIES};
 use crate::budget::Budget;
 use crate::bulk::BulkReporter;
 use crate::fake::{AccessedBits, BitOwner, Fake, report_young};
@@ -25,6 +25,7 @@ pub(super) fn fake(table: &Arc<Table>, config: &Config) -> Box<dyn Fake> {
         config: config.clone(),
         processes: BTreeMap::new(),
         budget: None,
+        busy_until: Duration::ZERO,
     })
 }
 
@@ -34,6 +35,8 @@ struct Scanner {
     processes: BTreeMap<BitOwner, Process>,
     /// Made at the first step, which tells the time.
     budget: Option<Budget>,
+    /// Until when the source's only thread is at work on what it began.
+    busy_until: Duration,
 }
 
 struct Process {
@@ -56,6 +59,10 @@ impl Process {
             scans: 0,
             due: now,
         }
+    }
+
+    fn is_under_way(&self) -> bool {
+        self.scans > 0 || self.cleared_at.is_some()
     }
 
     fn piece(&self, pages: u64) -> Range<u64> {
@@ -93,6 +100,10 @@ impl Fake for Scanner {
     }
 
     fn step(&mut self, bits: &mut dyn AccessedBits, now: Duration) -> Option<Duration> {
+        if now < self.busy_until {
+            return Some(self.busy_until - now);
+        }
+        let began = bits.spent();
         let percent = self.config.get(&SCAN_CPU_MAX_PERCENT) as u32;
         let budget = self.budget.take();
         let mut budget = budget.unwrap_or_else(|| Budget::new(now, percent));
@@ -104,16 +115,35 @@ impl Fake for Scanner {
         let present: BTreeMap<BitOwner, u64> = owners.into_iter().collect();
         self.processes
             .retain(|owner, _| present.contains_key(owner));
-        for (&owner, &pages) in &present {
+        for &owner in present.keys() {
             let process = self.processes.entry(owner);
-            let process = process.or_insert_with(|| Process::new(now));
-            if process.due > now {
-                continue;
+            process.or_insert_with(|| Process::new(now));
+        }
+        let entries = |owner: &BitOwner, process: &Process| {
+            let piece = process.piece(present[owner]);
+            piece.end - piece.start
+        };
+        let series = self.processes.iter().filter(|(_, p)| p.is_under_way());
+        let mut under_way: u64 = series.map(|(owner, process)| entries(owner, process)).sum();
+        let mut due: Vec<_> = self.processes.iter_mut().collect();
+        due.retain(|(_, process)| process.due <= now);
+        due.sort_by_key(|(_, process)| (!process.is_under_way(), process.due));
+        for (&owner, process) in due {
+            if bits.spent() - began >= STEP {
+                break;
             }
+            let pages = present[&owner];
             // A series that began is finished whatever it costs.
-            if process.scans == 0 && process.cleared_at.is_none() && budget.is_spent() {
-                process.due = now + budget.wait();
-                continue;
+            if !process.is_under_way() {
+                let more = entries(&owner, process);
+                if budget.is_spent() {
+                    process.due = now + budget.wait();
+                    continue;
+                }
+                if under_way > 0 && under_way + more > UNDER_WAY_MAX_ENTRIES {
+                    continue;
+                }
+                under_way += more;
             }
             let piece = process.piece(pages);
             let spent = bits.spent();
@@ -132,6 +162,7 @@ impl Fake for Scanner {
             process.go_on(&piece, pages, seen.ready, window, now);
         }
         self.budget = Some(budget);
+        self.busy_until = now + (bits.spent() - began);
         Some(STEP)
     }
 
@@ -142,6 +173,8 @@ impl Fake for Scanner {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use pghot_engine::Settings;
     use pghot_hotness::{Format, PfnRange, SECTION_PAGES, Span};
 
@@ -149,32 +182,33 @@ mod tests {
     use crate::fake::FolioAccess;
     use crate::tunables;
 
-    /// Eight idle processes of 16 GiB each, whose pages are expensive to clear.
-    #[derive(Default)]
+    /// Idle processes of 16 GiB each, whose pages are expensive to read.
     struct Large {
-        spent: Duration,
+        processes: u32,
+        spent: Cell<Duration>,
     }
 
     impl AccessedBits for Large {
         fn owners(&self) -> Vec<(BitOwner, u64)> {
-            (0..8)
+            (0..self.processes)
                 .map(|pid| (BitOwner::Process(pid), 1 << 22))
                 .collect()
         }
 
-        fn clear(&mut self, _: BitOwner, pages: Range<u64>) {
-            self.spent += Duration::from_micros(5) * (pages.end - pages.start) as u32;
-        }
+        fn clear(&mut self, _: BitOwner, _: Range<u64>) {}
 
         fn spent(&self) -> Duration {
-            self.spent
+            self.spent.get()
         }
 
-        fn young(&self, _: BitOwner, _: Range<u64>, _: &mut dyn FnMut(&FolioAccess)) {}
+        fn young(&self, _: BitOwner, pages: Range<u64>, _: &mut dyn FnMut(&FolioAccess)) {
+            let took = Duration::from_micros(5) * (pages.end - pages.start) as u32;
+            self.spent.set(self.spent.get() + took);
+        }
     }
 
     /// CPU time that the source took of a minute.
-    fn spent_in_a_minute(percent: &str) -> Duration {
+    fn spent_in_a_minute(processes: u32, percent: &str) -> Duration {
         let mut settings = Settings::new(Format::Default);
         tunables::set(&mut settings, "scan_cpu_max_percent", percent).unwrap();
         let range = PfnRange {
@@ -186,22 +220,30 @@ mod tests {
         let table = Arc::new(Table::in_memory(settings.mode, span));
         let config = tunables::config(&settings, settings.rule().unwrap());
         let mut fake = fake(&table, &config);
-        let mut large = Large::default();
+        let mut large = Large {
+            processes,
+            spent: Cell::default(),
+        };
         for step in 0..3000 {
             fake.step(&mut large, Duration::from_secs(100) + STEP * step);
         }
-        large.spent
+        large.spent.get()
     }
 
     #[test]
     fn it_takes_the_share_of_a_cpu_that_it_may() {
         for (text, percent) in [("1", 1), ("5", 5), ("20", 20)] {
-            let share = Duration::from_secs(70) * percent / 100;
-            let spent = spent_in_a_minute(text);
-            // A series that began is finished: three scans of a gigabyte.
-            let series = Duration::from_millis(3 * 1311);
-            assert!(spent <= share + 2 * series, "{text}: {spent:?}");
-            assert!(spent >= share / 2, "{text}: {spent:?}");
+            for processes in [8, 5000] {
+                let share = Duration::from_secs(70) * percent / 100;
+                let spent = spent_in_a_minute(processes, text);
+                // Series that began are finished: four of three scans of a gigabyte each.
+                let series = Duration::from_millis(3 * 1311);
+                assert!(
+                    spent <= share + 4 * series,
+                    "{processes}, {text}: {spent:?}"
+                );
+                assert!(spent >= share / 2, "{processes}, {text}: {spent:?}");
+            }
         }
     }
 }

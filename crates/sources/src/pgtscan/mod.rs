@@ -25,6 +25,10 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     on_kernel: kernel::ON_KERNEL,
 };
 
+/// A series that began is finished, so what may be under way at once is bounded: about 0.3 s of
+/// work.
+const UNDER_WAY_MAX_ENTRIES: u64 = 1 << 20;
+
 const SCAN_STALL_MAX_MS: Tunable = Tunable {
     name: "scan_stall_max_ms",
     unit: "ms",

@@ -12,14 +12,12 @@ use std::ops::Range;
 use std::time::Duration;
 
 use crate::kernel::page_tables::clear::Method;
+use crate::pgtscan::UNDER_WAY_MAX_ENTRIES;
 use crate::pgtscan::adapt::{Adapt, Window};
 
 /// Looks at a process without pages in the lower tier; doubled each time.
 pub(super) const LOOK_MIN: Duration = Duration::from_millis(2000);
 pub(super) const LOOK_MAX: Duration = Duration::from_millis(32_000);
-/// A series that began is finished, so what may be under way at once is bounded: about 0.3 s of
-/// work.
-const UNDER_WAY_MAX_ENTRIES: u64 = 1 << 20;
 /// When to look again whether there is room for one more.
 const UNDER_WAY_PAUSE: Duration = Duration::from_millis(100);
 pub(super) const ADDRESS_END: u64 = u64::MAX;

@@ -104,12 +104,14 @@ impl Scanner {
             budget.earn(now, self.cpu_max_percent());
             let wait = budget.wait();
             if wait.is_zero() && discover_due <= now {
+                let began = thread_cpu();
                 discover_after = if self.discover(&mut processes, now) {
                     DISCOVER_MIN
                 } else {
                     (2 * discover_after).min(DISCOVER_MAX)
                 };
-                discover_due = now + discover_after;
+                let rest = processes::rest(thread_cpu() - began, self.cpu_max_percent());
+                discover_due = now + discover_after.max(rest);
             }
             let next = next_due(&processes, now, wait, self.window());
             let due = next.map_or(discover_due, |(due, _)| {

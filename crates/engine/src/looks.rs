@@ -2,22 +2,20 @@
 //!
 //! A pass reads each ready page, and where their target is full it finds what the pass before it
 //! found: they wait. With tens of thousands of them that was most of what the daemon did. So looks
-//! in vain may take one part in [`VAIN_SHARE`] of the time. As soon as there is room each pass
-//! looks again; until then it repeats what the last one saw, which is [`VAIN_MS`] old at most.
+//! in vain may take one part in [`VAIN_SHARE`] of the time, but there is one every [`VAIN_MS`]. In
+//! between a pass repeats what the last look saw. As soon as there is room each pass looks again.
 
 use std::ops::Range;
 
 use crate::PassReport;
+use crate::demoter::PAGES_MIN;
 
 /// See the head of this file: half a percent.
 const VAIN_SHARE: u64 = 200;
 
-/// The longest that nobody looks, in ms: what became hot meanwhile is counted late, and no page
-/// moves late for it.
-pub(crate) const VAIN_MS: u64 = 1000;
-
-/// Room for fewer pages is none.
-const PAGES_MIN: u64 = 32;
+/// The longest that nobody looks, in ms. No page moves late for it: what became hot meanwhile is
+/// counted late.
+const VAIN_MS: u64 = 1000;
 
 /// The last look, if it was in vain.
 #[derive(Debug, Default)]

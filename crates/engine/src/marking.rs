@@ -61,10 +61,9 @@ pub fn is_for_normal_balancing(is_on: bool, nodes_with_cpus: usize) -> bool {
     is_on && nodes_with_cpus > 1
 }
 
-/// See the head of this file. Eight faults take about 10 µs, which a page has saved after 70
-/// misses at 150 ns. With four, a large memory of which much is lukewarm could starve: in a model
-/// (8 of 16 GiB near, Zipf with drift) one run had 0.71 of its accesses near, another 0.83; with
-/// eight all have 0.82 and more.
+/// See the head of this file. Eight faults take some 10 µs, which a page saves by 70 misses at
+/// 150 ns. With four, a large memory whose pages are nearly all touched now and then could starve:
+/// few faults, few promotions, a smaller budget. `crates/sim/tests/thin.rs` has such a memory.
 const FAULTS_PER_PROMOTION: u64 = 8;
 
 /// Hint faults a second that come within a second of their marks, for only those follow from what

@@ -56,7 +56,12 @@ impl Budget {
 
     /// From the last [`Budget::earn`] until something new may begin.
     pub fn wait(&self) -> Duration {
-        Duration::from_nanos(self.left_ns.min(0).unsigned_abs()) * 100 / self.percent
+        self.time_for(Duration::from_nanos(self.left_ns.min(0).unsigned_abs()))
+    }
+
+    /// How long it takes to earn so much CPU time.
+    pub fn time_for(&self, cpu: Duration) -> Duration {
+        cpu * 100 / self.percent
     }
 }
 
@@ -78,6 +83,13 @@ mod tests {
             budget.earn(now, percent);
         }
         (cpu, now)
+    }
+
+    #[test]
+    fn cpu_time_is_earned_in_the_share_of_the_time() {
+        let budget = Budget::new(Duration::ZERO, 5);
+        let cpu = Duration::from_millis(150);
+        assert_eq!(budget.time_for(cpu), Duration::from_secs(3));
     }
 
     #[test]

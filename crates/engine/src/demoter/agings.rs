@@ -9,13 +9,11 @@ const SHARES: (u64, u64) = (8, 32);
 /// Of one node.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Agings {
-    /// The last one.
+    /// When the last one ended.
     last_ms: Option<u64>,
     /// It was the first of a pair, and the second is yet to come.
     is_open: bool,
     took_ms: u64,
-    /// When the second of a pair was over.
-    ended_ms: Option<u64>,
     /// The last pair found more idle than the rate or the room below allowed to go.
     pub is_cut_short: bool,
 }
@@ -41,11 +39,11 @@ impl Agings {
     /// not.
     pub fn is_due(&self, now_ms: u64, idle_ms: u64, is_promising: bool) -> bool {
         let share = if is_promising { SHARES.0 } else { SHARES.1 };
-        let (since_ms, rest_ms) = match self.is_open {
-            true => (self.last_ms, idle_ms),
-            false => (self.ended_ms, (self.took_ms * share).max(idle_ms)),
+        let rest_ms = match self.is_open {
+            true => idle_ms,
+            false => idle_ms.max(self.took_ms * share),
         };
-        since_ms.is_none_or(|since_ms| now_ms.saturating_sub(since_ms) >= rest_ms)
+        (self.last_ms).is_none_or(|last_ms| now_ms.saturating_sub(last_ms) >= rest_ms)
     }
 
     /// Takes note of one; returns whether it was the second of a pair.
@@ -55,9 +53,6 @@ impl Agings {
         let is_second = self.is_open || self.last_ms.is_some_and(is_soon);
         let before_ms = if self.is_open { self.took_ms } else { 0 };
         self.took_ms = before_ms + ended_ms.saturating_sub(began_ms);
-        if is_second {
-            self.ended_ms = Some(ended_ms);
-        }
         self.last_ms = Some(ended_ms);
         self.is_open = !is_second;
         is_second

@@ -37,7 +37,7 @@ pub use shares::shares;
 const LONGEST_AGAIN_MS: u64 = 1000;
 
 /// Fewer pages are not worth a call.
-const PAGES_MIN: u64 = 32;
+pub(crate) const PAGES_MIN: u64 = 32;
 
 /// When nothing has waited for so long, in ms, there is room, and it is looked more rarely.
 const QUIET_MS: u64 = 2000;

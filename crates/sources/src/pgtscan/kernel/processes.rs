@@ -12,13 +12,7 @@ const PROCESSES_MAX: usize = 16_384;
 
 /// To learn of them may take one part in so many of the source's CPU time: with thousands, it would
 /// be most of it.
-const SHARE: u32 = 4;
-
-/// How long nobody is learnt of after it took so much CPU time, of which the source may take so
-/// many percent of one.
-pub(super) fn rest(took: Duration, percent: u32) -> Duration {
-    took * SHARE * 100 / percent.max(1)
-}
+pub(super) const SHARE: u32 = 4;
 
 /// Learns of new processes, which may be looked at from `due` on, and forgets those that are gone
 /// or have become small. Returns whether there are new ones.
@@ -65,13 +59,6 @@ mod tests {
         let (before, after) = ("0 ".repeat(10), "0 ".repeat(16));
         let stat = format!("{pid} (a) R {before}7 0 0 0 0 0 0 0 {start_time} {after}1 \n");
         fs::write(dir.join("stat"), stat).unwrap();
-    }
-
-    #[test]
-    fn to_learn_of_processes_leaves_time_to_scan_them() {
-        let millis = Duration::from_millis;
-        assert_eq!(rest(millis(150), 5), millis(12_000));
-        assert_eq!(rest(millis(1), 100), millis(4));
     }
 
     #[test]

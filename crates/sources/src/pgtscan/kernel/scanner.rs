@@ -110,7 +110,7 @@ impl Scanner {
                 } else {
                     (2 * discover_after).min(DISCOVER_MAX)
                 };
-                let rest = processes::rest(thread_cpu() - began, self.cpu_max_percent());
+                let rest = budget.time_for(processes::SHARE * (thread_cpu() - began));
                 discover_due = now + discover_after.max(rest);
             }
             let next = next_due(&processes, now, wait, self.window());

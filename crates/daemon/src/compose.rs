@@ -168,7 +168,7 @@ fn top_tier(shared: &Shared, warnings: &mut Vec<String>) -> Vec<TopNode> {
         };
     let node = |node: &Node| TopNode {
         nid: node.nid,
-        room_pages: watermarks.room_pages(node.nid),
+        room_pages: watermarks.room_pages(node.nid, None),
         free_space_shortcut: watermarks.free_space_shortcut(node.nid),
     };
     topology.top_tier_nodes().map(node).collect()

@@ -162,13 +162,12 @@ impl Machine for Host {
     }
 
     fn room_pages(&mut self, target: Nid) -> u64 {
+        let at_cpu = self.exchange_cpus.get(target, self.now_ms());
         // Unreadable watermarks mean no room: promotion without them could push the node into
         // reclaim.
-        self.watermarks
-            .look_from(self.exchange_cpus.get(target, self.now_ms()));
-        match self.watermarks.refresh() {
+        match self.watermarks.refresh_node(target, self.now_ns()) {
             Ok(()) if self.wakes_kswapd() => self.watermarks.room_with_reclaim_pages(target),
-            Ok(()) => self.watermarks.room_pages(target),
+            Ok(()) => self.watermarks.room_pages(target, at_cpu),
             Err(_) => 0,
         }
     }

@@ -8,6 +8,7 @@ pub mod claim;
 pub mod conflicts;
 pub mod exchange_cpus;
 pub mod file_mover;
+mod free_pages;
 pub mod groups;
 pub mod hint_fault_knobs;
 pub mod host;
@@ -31,6 +32,7 @@ pub mod root;
 pub mod topology;
 pub mod vmstat;
 pub mod watermarks;
+pub mod zoneinfo;
 
 pub use host::{Host, HostError};
 pub use moving::{process_cpu, thread_cpu};

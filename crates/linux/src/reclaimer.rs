@@ -60,11 +60,13 @@ impl Reclaimer {
         self.exchange_cpus = exchange_cpus;
     }
 
-    /// Reads the watermarks as who moves pages to or from a top-tier node sees them.
-    fn refresh(&mut self, nid: Nid) -> Result<(), ReadError> {
-        self.watermarks
-            .look_from(self.exchange_cpus.get(nid, self.now_ms()));
-        self.watermarks.refresh()
+    /// The room of a node, at the CPU where pages of a top-tier node change places.
+    fn room_at(&mut self, nid: Nid, at_cpu: Option<u32>) -> u64 {
+        let now_ns = monotonic().as_nanos() as u64;
+        match self.watermarks.refresh_node(nid, now_ns) {
+            Ok(()) => self.watermarks.room_pages(nid, at_cpu),
+            Err(_) => 0,
+        }
     }
 
     /// Why nothing can be demoted now, if so.
@@ -91,18 +93,15 @@ impl Reclaim for Reclaimer {
     }
 
     fn room_pages(&mut self, nid: Nid) -> u64 {
-        match self.refresh(nid) {
-            Ok(()) => self.watermarks.room_pages(nid),
-            Err(_) => 0,
-        }
+        let at_cpu = self.exchange_cpus.get(nid, self.now_ms());
+        self.room_at(nid, at_cpu)
     }
 
     fn lower_room_pages(&mut self, from: Nid) -> u64 {
-        if self.refresh(from).is_err() {
-            return 0;
-        }
-        let lower = self.topology.lower_tier_nodes();
-        lower.map(|node| self.watermarks.room_pages(node.nid)).sum()
+        let at_cpu = self.exchange_cpus.get(from, self.now_ms());
+        let lower = self.topology.lower_tier_nodes().map(|node| node.nid);
+        let lower: Vec<Nid> = lower.collect();
+        lower.into_iter().map(|nid| self.room_at(nid, at_cpu)).sum()
     }
 
     fn lruvecs(&mut self, nid: Nid) -> Result<Vec<Lruvec>, Unable> {

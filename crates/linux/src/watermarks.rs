@@ -3,16 +3,28 @@
 //! `move_pages(2)` allocates *with* direct reclaim and no look at the high watermark, unlike the
 //! kernel's own promotion. This gate is what keeps pghot from pushing a full node into direct
 //! reclaim.
+//!
+//! It is asked before each batch, and what it reads grows with CPUs times zones: 3.6 ms on a host
+//! of 512 CPUs and eight nodes, as long as a batch takes. So reading `/proc/zoneinfo` may take a
+//! hundredth of the time. In between a node's free pages tell how its room has changed since.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::PathBuf;
+use std::time::Instant;
 
+use crate::free_pages::FreePages;
 use crate::root::{ReadError, SysRoot};
 use crate::topology::PAGE_SHIFT;
+use crate::zoneinfo::{self, Zone, ZoneKind};
 
-/// More than any kernel's MAX_NR_ZONES (6).
-const MAX_ZONES: usize = 8;
+/// See the head of this file. On a machine of a few CPUs that is every few milliseconds.
+const READ_SHARE: u64 = 100;
+
+/// The longest that watermarks are taken for unchanged, in ns: the reader may have been delayed
+/// while it read.
+const KNOWN_NS: u64 = 1_000_000_000;
 
 /// `pgdat_free_space_enough()`: 1 GiB, in pages.
 const ENOUGH_FREE_PAGES: u64 = (1 << 30) >> PAGE_SHIFT;
@@ -20,108 +32,22 @@ const ENOUGH_FREE_PAGES: u64 = (1 << 30) >> PAGE_SHIFT;
 /// A per-CPU list is filled up from its zone when it runs empty: `zone_batchsize()` at most.
 const LIST_BATCH_PAGES: u64 = 64;
 
-/// Zone types, in the kernel's order (`enum zone_type`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ZoneKind {
-    /// Below 16 MiB on x86.
-    Dma,
-    /// Below 4 GiB.
-    Dma32,
-    /// The rest of directly mapped memory.
-    Normal,
-    /// 32-bit kernels only.
-    HighMem,
-    /// Movable allocations only.
-    Movable,
-    /// Device memory, never allocated from.
-    Device,
-    /// A type this crate does not know; never counted as room.
-    Other,
-}
-
-impl ZoneKind {
-    fn parse(name: &str) -> Self {
-        match name {
-            "DMA" => Self::Dma,
-            "DMA32" => Self::Dma32,
-            "Normal" => Self::Normal,
-            "HighMem" => Self::HighMem,
-            "Movable" => Self::Movable,
-            "Device" => Self::Device,
-            _ => Self::Other,
-        }
-    }
-}
-
-/// One zone of one node; all counts in base pages. Watermarks include a temporary boost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Zone {
-    /// The node.
-    pub nid: u32,
-    /// Its type.
-    pub kind: ZoneKind,
-    /// Free pages, without those in per-CPU lists.
-    pub free_pages: u64,
-    /// Free pages in the list of the CPU that is [looked from](Watermarks::look_from).
-    pub at_hand_pages: u64,
-    /// Below: direct reclaim.
-    pub min_pages: u64,
-    /// Below: kswapd wakes.
-    pub low_pages: u64,
-    /// kswapd's goal with memory tiering off; the kernel promotes only above it.
-    pub high_pages: u64,
-    /// kswapd's goal with memory tiering on; `None` if this kernel does not print it.
-    pub promo_pages: Option<u64>,
-    /// Physically present.
-    pub present_pages: u64,
-    /// Managed by the buddy allocator.
-    pub managed_pages: u64,
-    /// Free pages reserved for CMA, part of `free_pages`.
-    pub free_cma_pages: u64,
-    /// `lowmem_reserve`: pages kept from an allocation that could have used a higher zone, by the
-    /// highest zone it could have used.
-    pub protection_pages: [u64; MAX_ZONES],
-}
-
-impl Zone {
-    fn new(nid: u32, kind: ZoneKind) -> Self {
-        Self {
-            nid,
-            kind,
-            free_pages: 0,
-            at_hand_pages: 0,
-            min_pages: 0,
-            low_pages: 0,
-            high_pages: 0,
-            promo_pages: None,
-            present_pages: 0,
-            managed_pages: 0,
-            free_cma_pages: 0,
-            protection_pages: [0; MAX_ZONES],
-        }
-    }
-
-    /// The promo watermark: as printed, or one more watermark step above high
-    /// (`__setup_per_zone_wmarks()`: the distances min-low-high-promo are equal).
-    fn promo_or_derived_pages(&self) -> u64 {
-        let step_pages = self.high_pages.saturating_sub(self.low_pages);
-        self.promo_pages.unwrap_or(self.high_pages + step_pages)
-    }
-}
-
-/// All zones of the machine at one moment.
+/// All zones of the machine at one moment, and what has changed since.
 #[derive(Debug)]
 pub struct Watermarks {
     path: PathBuf,
     /// Kept open: the kernel keeps its output buffer with the open file, and growing that buffer
     /// means formatting a node anew at each doubling.
     file: File,
-    buffer: Vec<u8>,
+    text: String,
     zones: Vec<Zone>,
-    /// Whose list is at hand.
-    cpu: Option<u32>,
     /// Place of ZONE_MOVABLE in `enum zone_type` of this kernel.
     movable_index: usize,
+    /// Until when only free pages are read.
+    due_ns: u64,
+    free_pages: FreePages,
+    /// By node, how many more pages are free than when its zones were read.
+    more_pages: BTreeMap<u32, i64>,
 }
 
 impl Watermarks {
@@ -132,28 +58,23 @@ impl Watermarks {
         let mut watermarks = Self {
             path,
             file,
-            buffer: vec![0; 64 << 10],
+            text: String::new(),
             zones: Vec::new(),
-            cpu: None,
             movable_index: 0,
+            due_ns: 0,
+            free_pages: FreePages::new(root),
+            more_pages: BTreeMap::new(),
         };
         watermarks.refresh()?;
         Ok(watermarks)
     }
 
-    /// From now on the free pages in the lists of a CPU are at hand: pages will be moved there.
-    pub fn look_from(&mut self, cpu: Option<u32>) {
-        self.cpu = cpu;
-    }
-
-    /// Reads again; allocates only when the machine has grown.
+    /// Reads all zones again; allocates only when the machine has grown.
     pub fn refresh(&mut self) -> Result<(), ReadError> {
-        let bytes = self
-            .read_file()
+        self.more_pages.clear();
+        self.read_text()
             .map_err(|source| ReadError::io(&self.path, source))?;
-        let text = std::str::from_utf8(&self.buffer[..bytes])
-            .map_err(|_| ReadError::malformed(&self.path, "text", "not UTF-8"))?;
-        parse_zoneinfo(text, self.cpu, &mut self.zones)
+        zoneinfo::parse(&self.text, &mut self.zones)
             .map_err(|line| ReadError::malformed(&self.path, "a zoneinfo line", &line))?;
         let Some(first) = self.zones.first() else {
             return Err(ReadError::malformed(&self.path, "a list of zones", ""));
@@ -166,7 +87,27 @@ impl Watermarks {
         Ok(())
     }
 
-    /// The populated and unpopulated zones, in the file's order.
+    /// Learns what there is room for on a node, at a time of any clock: reads all zones, or the
+    /// free pages of this node where reading all would take more than its share of the time.
+    pub fn refresh_node(&mut self, nid: u32, now_ns: u64) -> Result<(), ReadError> {
+        if now_ns < self.due_ns
+            && let Some(free_pages) = self.free_pages.of_node(nid)
+        {
+            let zones = self.zones.iter().filter(|zone| zone.nid == nid);
+            let then: u64 = zones.map(|zone| zone.free_pages).sum();
+            let more_pages = free_pages as i64 - then as i64;
+            self.more_pages.insert(nid, more_pages);
+            return Ok(());
+        }
+        self.due_ns = 0;
+        let began = Instant::now();
+        self.refresh()?;
+        let took_ns = began.elapsed().as_nanos() as u64;
+        self.due_ns = now_ns + took_ns.saturating_mul(READ_SHARE).min(KNOWN_NS);
+        Ok(())
+    }
+
+    /// The populated and unpopulated zones as they were read last, in the file's order.
     pub fn zones(&self) -> &[Zone] {
         &self.zones
     }
@@ -180,22 +121,22 @@ impl Watermarks {
     /// above its mark, which is what `pgdat_balanced()` and kswapd look at.
     ///
     /// Pages in per-CPU lists are free as well, though the kernel's tests pass over them: what
-    /// demotion frees goes there first. Only its own CPU allocates from a list, so only the list at
-    /// hand counts. Should the pages be moved at another CPU after all, they come from the zone
-    /// itself; so no more count than leave it half a step above its low watermark, where kswapd is
-    /// woken.
+    /// demotion frees goes there first. Only its own CPU allocates from a list, so only the list of
+    /// `at_cpu`, where the pages will be moved, counts. Should they be moved at another CPU after
+    /// all, they come from the zone itself; so no more count than leave it half a step above its
+    /// low watermark, where kswapd is woken.
     ///
     /// Conservative in two ways: ZONE_DMA is not counted, though movable allocations may fall
     /// back to it; a zone below its mark counts as 0. Not seen: free pages in high-order atomic
     /// reserves, which the kernel does not print.
-    pub fn room_pages(&self, nid: u32) -> u64 {
-        let room = |zone: &Zone| {
-            let at_hand_pages = zone.at_hand_pages.saturating_sub(LIST_BATCH_PAGES);
-            (zone.free_pages + at_hand_pages)
-                .saturating_sub(zone.high_pages + self.reserve_pages(zone))
-                .min(self.pages_above(zone, |zone| zone.low_pages.midpoint(zone.high_pages)))
-        };
-        self.of_node(nid).map(room).sum()
+    pub fn room_pages(&self, nid: u32, at_cpu: Option<u32>) -> u64 {
+        self.above(nid, |zone| {
+            let list = at_cpu.map_or(0, |cpu| zone.list_pages(&self.text, cpu));
+            let at_hand = list.saturating_sub(LIST_BATCH_PAGES) as i64;
+            let beyond = |mark_pages: u64| zone.free_pages as i64 - mark_pages as i64;
+            (beyond(zone.high_pages) + at_hand)
+                .min(beyond(zone.low_pages.midpoint(zone.high_pages)))
+        })
     }
 
     /// The same where reclaim demotes: pages that may be promoted such that kswapd wakes up and
@@ -206,28 +147,27 @@ impl Watermarks {
     /// would stay full of it. The kernel's own promotion calls it by name, which
     /// `move_pages(2)` does not.
     pub fn room_with_reclaim_pages(&self, nid: u32) -> u64 {
-        let mark = |zone: &Zone| zone.min_pages.midpoint(zone.low_pages);
-        self.of_node(nid)
-            .map(|zone| self.pages_above(zone, mark))
-            .sum()
+        self.above(nid, |zone| {
+            zone.free_pages as i64 - zone.min_pages.midpoint(zone.low_pages) as i64
+        })
     }
 
-    /// The zones of a node that take pages of programs, but for ZONE_DMA.
-    fn of_node(&self, nid: u32) -> impl Iterator<Item = &Zone> {
-        self.zones
-            .iter()
-            .filter(move |zone| zone.nid == nid && zone.managed_pages > 0)
-            .filter(|zone| {
-                matches!(
-                    zone.kind,
-                    ZoneKind::Dma32 | ZoneKind::Normal | ZoneKind::Movable
-                )
-            })
-    }
-
-    fn pages_above(&self, zone: &Zone, mark: fn(&Zone) -> u64) -> u64 {
-        zone.free_pages
-            .saturating_sub(mark(zone) + self.reserve_pages(zone))
+    /// The least that the zones of a node have above their marks and reserves now, of what they had
+    /// above their marks (or below: negative) when they were read.
+    ///
+    /// Those that take pages of programs, but for ZONE_DMA.
+    fn above(&self, nid: u32, beyond_mark: impl Fn(&Zone) -> i64) -> u64 {
+        let of_node = self.zones.iter().filter(|zone| zone.nid == nid);
+        let zones = of_node.filter(|zone| zone.managed_pages > 0 && zone.kind.takes_programs());
+        let (mut above, mut missing) = (0, None);
+        for zone in zones {
+            let pages = beyond_mark(zone) - self.reserve_pages(zone) as i64;
+            above += pages.max(0);
+            *missing.get_or_insert(0) += (-pages).max(0);
+        }
+        // Free pages of a node that has no such zone are room for nobody.
+        let more = self.more_pages.get(&nid).copied().unwrap_or(0);
+        missing.map_or(0, |missing| least_above(above, missing, more))
     }
 
     /// Whether the kernel promotes to this node at the first hint fault, whatever the thresholds
@@ -251,109 +191,52 @@ impl Watermarks {
         zone.protection_pages[self.movable_index]
     }
 
-    fn read_file(&mut self) -> std::io::Result<usize> {
+    fn read_text(&mut self) -> std::io::Result<()> {
         self.file.rewind()?;
-        let mut bytes = 0;
-        loop {
-            if bytes == self.buffer.len() {
-                self.buffer.resize(bytes * 2, 0);
-            }
-            match self.file.read(&mut self.buffer[bytes..]) {
-                Ok(0) => return Ok(bytes),
-                Ok(more) => bytes += more,
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
+        self.text.clear();
+        self.file.read_to_string(&mut self.text)?;
+        Ok(())
     }
 }
 
-/// Parses `/proc/zoneinfo` (`zoneinfo_show_print()` in mm/vmstat.c), replacing `zones`.
-///
-/// A zone's text starts with a line `Node N, zone NAME` at the margin. What follows the watermark
-/// block is five lines or more for each CPU; the first of them ends the zone here, and a search for
-/// the next capital N skips the rest at the speed of memchr, but for the list of `cpu`. On failure
-/// returns the offending line.
-pub fn parse_zoneinfo(text: &str, cpu: Option<u32>, zones: &mut Vec<Zone>) -> Result<(), String> {
-    zones.clear();
-    let mut rest = text;
-    while let Some(header_at) = find_header(rest) {
-        rest = &rest[header_at..];
-        let (header, body) = rest.split_once('\n').unwrap_or((rest, ""));
-        let (nid, kind) = parse_header(header).ok_or_else(|| header.to_owned())?;
-        let mut zone = Zone::new(nid, kind);
-        rest = body;
-        while !rest.is_empty() && !rest.starts_with("Node ") {
-            let (line, after) = rest.split_once('\n').unwrap_or((rest, ""));
-            if line.starts_with("  pagesets") {
-                zone.at_hand_pages = cpu.map_or(Ok(0), |cpu| count_at(after, cpu))?;
-                break;
-            }
-            take_line(&mut zone, line).ok_or_else(|| line.to_owned())?;
-            rest = after;
-        }
-        zones.push(zone);
-    }
-    Ok(())
-}
-
-/// Offset of the next line that starts with `Node `.
-fn find_header(text: &str) -> Option<usize> {
-    let mut from = 0;
-    loop {
-        let at = from + text[from..].find('N')?;
-        let at_margin = at == 0 || text.as_bytes()[at - 1] == b'\n';
-        if at_margin && text[at..].starts_with("Node ") {
-            return Some(at);
-        }
-        from = at + 1;
-    }
-}
-
-/// Pages in the list of a CPU, of the lists that the text begins with; 0 if it has none. Its line
-/// `cpu: N` is followed by `count: N`.
-fn count_at(lists: &str, cpu: u32) -> Result<u64, String> {
-    let lines = lists.lines().take_while(|line| !line.starts_with("Node "));
-    let mut lines = lines.map(str::trim_ascii);
-    let number = |line: &str, name| line.strip_prefix(name)?.trim_ascii().parse().ok();
-    if !lines.any(|line| number(line, "cpu:") == Some(u64::from(cpu))) {
-        return Ok(0);
-    }
-    let line = lines.next().unwrap_or_default();
-    number(line, "count:").ok_or_else(|| line.to_owned())
-}
-
-/// `Node 0, zone   Normal`
-fn parse_header(line: &str) -> Option<(u32, ZoneKind)> {
-    let (nid, name) = line.strip_prefix("Node ")?.split_once(", zone")?;
-    Some((nid.parse().ok()?, ZoneKind::parse(name.trim())))
-}
-
-/// Notes a line that matters; `None` if such a line has no number. Others are passed over.
-fn take_line(zone: &mut Zone, line: &str) -> Option<()> {
-    let line = line.trim_ascii();
-    if let Some(list) = line.strip_prefix("protection:") {
-        let list = list.trim().strip_prefix('(')?.strip_suffix(')')?;
-        let values = list.split(", ").map(|value| value.parse().ok());
-        for (slot, value) in zone.protection_pages.iter_mut().zip(values) {
-            *slot = value?;
-        }
-        return Some(());
-    }
-    let Some((name, value)) = line.rsplit_once(' ') else {
-        return Some(());
+/// Pages above the marks of a node's zones, of which there were so many, and so many missing in
+/// zones below their marks, before so many more pages of the node were free. Nobody says in which
+/// zone they are: at worst those that went were above a mark, and those that came fill up first
+/// what is missing.
+fn least_above(above: i64, missing: i64, more: i64) -> u64 {
+    let risen = match more {
+        ..0 => more,
+        _ => (more - missing).max(0),
     };
-    let field = match name.trim_ascii_end() {
-        "pages free" => &mut zone.free_pages,
-        "min" => &mut zone.min_pages,
-        "low" => &mut zone.low_pages,
-        "high" => &mut zone.high_pages,
-        "promo" => zone.promo_pages.insert(0),
-        "present" => &mut zone.present_pages,
-        "managed" => &mut zone.managed_pages,
-        "nr_free_cma" => &mut zone.free_cma_pages,
-        _ => return Some(()),
-    };
-    *field = value.parse().ok()?;
-    Some(())
+    (above + risen).max(0) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_one_zone_it_is_exact() {
+        assert_eq!(least_above(100, 0, 0), 100);
+        assert_eq!(least_above(100, 0, 50), 150);
+        assert_eq!(least_above(100, 0, -50), 50);
+        assert_eq!(least_above(100, 0, -150), 0);
+        assert_eq!(least_above(0, 100, 50), 0);
+        assert_eq!(least_above(0, 100, 150), 50);
+        assert_eq!(least_above(0, 100, -50), 0);
+    }
+
+    #[test]
+    fn of_several_it_is_never_too_much() {
+        for (first, second) in [(70, -40), (-70, -40), (70, 40), (0, 0), (-5, 90)] {
+            let sum = |first: i64, second: i64| first.max(0) + second.max(0);
+            for (more_first, more_second) in [(30, 60), (-30, -60), (60, 0), (0, 60), (0, -80)] {
+                let now = sum(first + more_first, second + more_second);
+                let above = sum(first, second);
+                let missing = sum(-first, -second);
+                let least = least_above(above, missing, more_first + more_second) as i64;
+                assert!(least <= now, "{first} {second} {more_first} {more_second}");
+            }
+        }
+    }
 }

@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use pghot_linux::vmstat::Vmstat;
-use pghot_linux::{lru_gen, topology, watermarks};
+use pghot_linux::{lru_gen, topology, zoneinfo};
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((kind, bytes)) = bytes.split_first() else {
@@ -11,7 +11,12 @@ fuzz_target!(|bytes: &[u8]| {
     };
     let text = String::from_utf8_lossy(bytes);
     match kind % 4 {
-        0 => drop(watermarks::parse_zoneinfo(&text, Some(1), &mut Vec::new())),
+        0 => {
+            let mut zones = Vec::new();
+            // What was read before an error counts as well.
+            let _ = zoneinfo::parse(&text, &mut zones);
+            zones.iter().for_each(|zone| drop(zone.list_pages(&text, 1)));
+        }
         1 => drop(Vmstat::parse(&text)),
         2 => {
             let (list, cgroups) = text.split_once('\0').unwrap_or((&text, "0::/a\n"));

@@ -1,7 +1,8 @@
 //! Room and free-space shortcut from `/proc/zoneinfo`.
 
 use pghot_linux::SysRoot;
-use pghot_linux::watermarks::{Watermarks, ZoneKind};
+use pghot_linux::watermarks::Watermarks;
+use pghot_linux::zoneinfo::ZoneKind;
 
 use crate::fake::FakeTree;
 
@@ -146,9 +147,13 @@ fn room_is_what_lies_above_high_and_the_reserve() {
     let watermarks = read(&zoneinfo(&[&low_node(), &far_node(599)], true, 3));
     assert_eq!(watermarks.zones().len(), 10);
     // DMA32: 5000 - 300 - 2000; Normal: 1000 - 600; DMA is not counted.
-    assert_eq!(watermarks.room_pages(0), 2700 + 400);
-    assert_eq!(watermarks.room_pages(1), 0, "below the high watermark");
-    assert_eq!(watermarks.room_pages(5), 0, "unknown node");
+    assert_eq!(watermarks.room_pages(0, None), 2700 + 400);
+    assert_eq!(
+        watermarks.room_pages(1, None),
+        0,
+        "below the high watermark"
+    );
+    assert_eq!(watermarks.room_pages(5, None), 0, "unknown node");
     let zones = watermarks.zones();
     let floor = |zone: usize| (zones[zone].min_pages + zones[zone].low_pages) / 2;
     let with_reclaim = watermarks.room_with_reclaim_pages(0);
@@ -164,10 +169,8 @@ fn pages_in_the_list_at_hand_are_room() {
         let tree = FakeTree::new();
         let list = |pages: u64| format!("cpu: 1\n              count:    {pages}\n");
         tree.proc("zoneinfo", &text.replace(&list(0), &list(100)));
-        let mut watermarks = Watermarks::open(&tree.root).unwrap();
-        watermarks.look_from(cpu);
-        watermarks.refresh().unwrap();
-        [0, 1, 2].map(|nid| watermarks.room_pages(nid))
+        let watermarks = Watermarks::open(&tree.root).unwrap();
+        [0, 1, 2].map(|nid| watermarks.room_pages(nid, cpu))
     };
     // Low is 400 and high 600.
     let without = [0, 100, 0];
@@ -182,10 +185,8 @@ fn a_zone_keeps_half_a_step_above_its_low_watermark() {
     let tree = FakeTree::new();
     let text = zoneinfo(&[&far_node(590)], true, 1);
     tree.proc("zoneinfo", &text.replace("count:    0", "count:    5000"));
-    let mut watermarks = Watermarks::open(&tree.root).unwrap();
-    watermarks.look_from(Some(0));
-    watermarks.refresh().unwrap();
-    assert_eq!(watermarks.room_pages(0), 590 - 500);
+    let watermarks = Watermarks::open(&tree.root).unwrap();
+    assert_eq!(watermarks.room_pages(0, Some(0)), 590 - 500);
 }
 
 #[test]
@@ -239,7 +240,10 @@ fn refresh_sees_new_values_and_a_grown_file() {
     );
     watermarks.refresh().unwrap();
     assert_eq!(
-        (watermarks.room_pages(0), watermarks.room_pages(1)),
+        (
+            watermarks.room_pages(0, None),
+            watermarks.room_pages(1, None)
+        ),
         (100, 1)
     );
 }
@@ -250,6 +254,7 @@ fn damage_is_an_error() {
         "",
         "nothing here\n",
         "Node 0, zone   Normal\n  pages free     x\n",
+        "Node 0, zone   Normal\n  pages free     18446744073709551615\n",
     ] {
         let tree = FakeTree::new();
         tree.proc("zoneinfo", text);
@@ -259,17 +264,77 @@ fn damage_is_an_error() {
 }
 
 #[test]
-fn a_damaged_list_is_an_error() {
+fn a_damaged_list_holds_nothing() {
     let tree = FakeTree::new();
     let text = zoneinfo(&[&far_node(700)], true, 2);
     tree.proc("zoneinfo", &text.replace("count:    0", "count:    x"));
-    let mut watermarks = Watermarks::open(&tree.root).unwrap();
-    watermarks.look_from(Some(1));
-    let error = watermarks.refresh().unwrap_err().to_string();
-    assert!(
-        error.contains("zoneinfo") && error.contains("count:"),
-        "{error}"
+    let watermarks = Watermarks::open(&tree.root).unwrap();
+    assert_eq!(watermarks.room_pages(0, Some(1)), 100);
+}
+
+/// Room of nodes 0 and 1, of which the second has two zones; read again at a time in ns.
+fn look_at(watermarks: &mut Watermarks, now_ns: u64) -> [u64; 2] {
+    [0, 1].map(|nid| {
+        watermarks
+            .refresh_node(nid, now_ns)
+            .expect("readable zones");
+        watermarks.room_pages(nid, None)
+    })
+}
+
+#[test]
+fn between_two_readings_free_pages_tell_the_room() {
+    let tree = FakeTree::new();
+    let mut two_zones = far_node(500);
+    two_zones[1] = Zone {
+        name: "DMA32",
+        free: 650,
+        ..far_node(0)[2]
+    };
+    let free_pages = |nid: u32, pages: u64| {
+        let path = format!("devices/system/node/node{nid}/meminfo");
+        let lines = format!("MemTotal: 9 kB\nNode {nid} MemFree: {} kB\n", pages * 4);
+        tree.sys(&path, &lines);
+    };
+    tree.proc(
+        "zoneinfo",
+        &zoneinfo(&[&far_node(700), &two_zones], true, 1),
     );
+    let mut watermarks = Watermarks::open(&tree.root).unwrap();
+    assert_eq!(look_at(&mut watermarks, 0), [100, 50], "read in full");
+    // What the zones say from now on is not read.
+    tree.proc("zoneinfo", &zoneinfo(&[&far_node(4000)], true, 1));
+    free_pages(0, 640);
+    free_pages(1, 1150 + 90);
+    assert_eq!(
+        look_at(&mut watermarks, 1),
+        [40, 50],
+        "100 are missing first"
+    );
+    free_pages(0, 760);
+    free_pages(1, 1150 + 130);
+    assert_eq!(look_at(&mut watermarks, 1), [160, 80]);
+    free_pages(1, 1150 - 20);
+    assert_eq!(
+        look_at(&mut watermarks, 1)[1],
+        30,
+        "gone from above the mark"
+    );
+    assert_eq!(
+        look_at(&mut watermarks, 2_000_000_000),
+        [3400, 0],
+        "it is time"
+    );
+}
+
+#[test]
+fn where_free_pages_cannot_be_read_all_is() {
+    let tree = FakeTree::new();
+    tree.proc("zoneinfo", &zoneinfo(&[&far_node(700)], true, 1));
+    let mut watermarks = Watermarks::open(&tree.root).unwrap();
+    assert_eq!(look_at(&mut watermarks, 0)[0], 100);
+    tree.proc("zoneinfo", &zoneinfo(&[&far_node(800)], true, 1));
+    assert_eq!(look_at(&mut watermarks, 1)[0], 200);
 }
 
 #[test]

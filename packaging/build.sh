@@ -77,7 +77,7 @@ stage() {
         "$root/README.md" "$root/SECURITY.md" "$docs"/{install,operations,sources,demotion}.md
     install -D -m 644 -t "$dir/usr/share/doc/pghot/examples" "$root/packaging/network.conf" \
         "$root/packaging/pghot-metrics.socket" \
-        "$root/packaging/prometheus/pghot.rules.yml" "$root/packaging/grafana/pghot.json" \
+        "$root/packaging/prometheus"/{pghot,canary}.rules.yml "$root/packaging/grafana/pghot.json" \
         "$root/packaging/queries"/*
     for page in "$docs"/man/*.1; do
         install -D -m 644 -t "$dir/usr/share/man/man1" "$page"

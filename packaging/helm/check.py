@@ -25,6 +25,7 @@ FULL = {
     "policies": POLICIES,
     "pageCache": True,
     "podMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
+    "podLabels": {"track": "canary"},
     "nodeSelector": {"memory": "tiered"},
     "tolerations": [{"operator": "Exists"}],
     "imagePullSecrets": [{"name": "registry"}],
@@ -102,6 +103,8 @@ def main() -> None:
         by_kind = {it["kind"]: it for it in objects}
         assert ("PodMonitor" in by_kind) == (values is FULL), by_kind
         check_daemon_set(by_kind["DaemonSet"])
+        if monitor := by_kind.get("PodMonitor"):
+            assert monitor["spec"]["podTargetLabels"] == ["track"], "docs/canary.md needs it"
         text = by_kind["ConfigMap"]["data"]["pghot.toml"]
         config = tomllib.loads(text)
         assert config["metrics_address"] == "[::]:9464"

@@ -105,6 +105,8 @@ pub struct Marking {
     /// The most pages that were promoted a second, and lately.
     promoted_per_s: f64,
     faults: FaultTimes,
+    /// All that were ever noted, also by who began anew.
+    fault_times: FaultTimes,
     promoted: u64,
     /// Late faults a second, up to now.
     late_per_s: u64,
@@ -135,6 +137,9 @@ pub struct MarkingReport {
     pub is_pulse: bool,
     /// Whether nothing is marked until the budget has paid for the hint faults that came.
     pub rests: bool,
+    /// Hint faults since the start, by how soon they came after their marks: within 8 ms, else
+    /// within 16, and so on up to a second, and at last those that came later.
+    pub fault_times: FaultTimes,
 }
 
 impl MarkingReport {
@@ -148,6 +153,7 @@ impl MarkingReport {
             pulses: _,
             is_pulse,
             rests,
+            fault_times: _,
         } = self;
         let why = match pays {
             true => "",
@@ -180,6 +186,7 @@ impl Marking {
             judged_ms: 0,
             promoted_per_s: (cpus.max(1) * BUDGET.1 / FAULTS_PER_PROMOTION) as f64,
             faults: FaultTimes::default(),
+            fault_times: FaultTimes::default(),
             promoted: 0,
             late_per_s: 0,
             faults_per_s: 0,
@@ -221,6 +228,7 @@ impl Marking {
             pulses: self.pulses.begun(),
             is_pulse,
             rests,
+            fault_times: self.fault_times,
         }
     }
 
@@ -245,6 +253,7 @@ impl Marking {
         let came = faults.soon().saturating_sub(self.faults.soon());
         let late = faults.late().saturating_sub(self.faults.late());
         let went = promoted.saturating_sub(self.promoted);
+        self.fault_times.add(&faults.since(&self.faults));
         (self.judged_ms, self.faults, self.promoted) = (now_ms, faults, promoted);
         let late_per_s = late * 1000 / spent_ms;
         let (low, usual) = (self.cpus * BUDGET.0, self.cpus * BUDGET.1);
@@ -405,6 +414,16 @@ mod tests {
         *all.0.last_mut().unwrap() += 100_000;
         marking.note(marking.judged_ms + 250, all, marking.promoted, false);
         assert!(!marking.visits().rests && marking.report().pays);
+    }
+
+    #[test]
+    fn faults_are_counted_on_when_their_counter_begins_anew() {
+        let mut marking = Marking::new(1);
+        marking.note(1000, soon(5), 0, false);
+        marking.note(2000, soon(3), 0, false);
+        let classes: Vec<_> = marking.report().fault_times.classes().collect();
+        assert_eq!(classes[..2], [(Some(8), 8), (Some(16), 0)]);
+        assert_eq!(classes[7..], [(Some(1024), 0), (None, 0)]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use pghot_engine::Held;
 use pghot_sources::{SourceCost, SourceStats};
 
 use crate::durations::{BOUNDS_US, Durations};
@@ -125,9 +126,28 @@ impl Samples {
         }
     }
 
+    pub(super) fn held(&mut self, status: &Status) {
+        for node in &status.lower_tier {
+            for held in Held::ALL {
+                let pages = node.last_pass.held.get(&held).copied().unwrap_or(0);
+                let labels = vec![label(node.nid), held.name().into()];
+                self.add(labels, Value::Whole(pages));
+            }
+        }
+    }
+
     pub(super) fn durations(&mut self, status: &Status, of: impl Fn(&LowerNode) -> &Durations) {
         for node in &status.lower_tier {
             self.add(vec![label(node.nid)], Value::Counts(of(node).into()));
+        }
+    }
+
+    /// Hint faults by how soon they came, where pghot says what is marked.
+    pub(super) fn fault_times(&mut self, status: &Status) {
+        let marking = status.marking.iter();
+        for (until_ms, faults) in marking.flat_map(|marking| marking.fault_times.classes()) {
+            let class = until_ms.map_or("later".into(), label);
+            self.add(vec![class], Value::Whole(faults));
         }
     }
 

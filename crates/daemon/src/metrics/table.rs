@@ -7,8 +7,8 @@
 
 use std::borrow::Cow;
 
+use pghot_engine::Outcome;
 use pghot_engine::demoter::DemoterReport;
-use pghot_engine::{Held, Outcome};
 
 use super::metric::{Kind, Metric, Samples, Value, label, name, seconds};
 use crate::status::{SourceState, Status};
@@ -99,15 +99,7 @@ pub const METRICS: &[Metric] = &[
         ("pghot_held_pages", "pages"),
         &["nid", "reason"],
         "Ready base pages that wait after the newest pass, by the reason.",
-        |status, to| {
-            for node in &status.lower_tier {
-                for held in Held::ALL {
-                    let pages = node.last_pass.held.get(&held).copied().unwrap_or(0);
-                    let labels = vec![label(node.nid), held.name().into()];
-                    to.add(labels, Value::Whole(pages));
-                }
-            }
-        },
+        |status, to| to.held(status),
     ),
     gauge(
         ("pghot_ready_pages", "pages"),
@@ -298,6 +290,13 @@ pub const METRICS: &[Metric] = &[
         },
     ),
     counter(
+        ("pghot_hint_faults", ""),
+        &["until_ms"],
+        "Hint faults by how soon they came after their marks: within 8 ms, else within 16, and so \
+         on, or later; none where pghot does not tell the kernel what to mark.",
+        |status, to| to.fault_times(status),
+    ),
+    counter(
         ("pghot_source_recorded_accesses", "accesses"),
         SOURCE,
         "Accesses that a source put into records.",
@@ -472,6 +471,8 @@ pub const METRICS: &[Metric] = &[
 
 #[cfg(test)]
 mod tests {
+    use pghot_engine::Held;
+
     use super::*;
 
     /// The words of labels are those of `status --json`.

@@ -1,6 +1,8 @@
 //! The time scales, and hint faults by how soon they came after their marks.
 
 use pghot_hotness::fault_class;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::Settings;
 
@@ -19,7 +21,7 @@ const FAULTS_MIN: u64 = 64;
 
 /// Hint faults since the start, by how soon they came after their marks: within the narrowest
 /// scale, within twice as long, and so on, and at last those that came later.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FaultTimes(pub [u64; FAULT_CLASSES]);
 
 /// One time scale, in ms.
@@ -67,6 +69,28 @@ impl FaultTimes {
     /// Those that came later: pages that were left alone are touched again.
     pub fn late(&self) -> u64 {
         self.0[FAULT_CLASSES - 1]
+    }
+
+    /// The classes: faults sooner than so many ms after their marks but not in the class before,
+    /// and at last, without a limit, all later ones.
+    pub fn classes(&self) -> impl Iterator<Item = (Option<u32>, u64)> {
+        let limit = |class| (class < FAULT_CLASSES - 1).then_some(NARROWEST_MS << class);
+        (0..).map(limit).zip(self.0)
+    }
+
+    /// What came since these were counted. Whoever counts fewer than before has begun anew.
+    pub(crate) fn since(&self, before: &FaultTimes) -> FaultTimes {
+        let mut since = *self;
+        for (count, before) in since.0.iter_mut().zip(before.0) {
+            *count = count.checked_sub(before).unwrap_or(*count);
+        }
+        since
+    }
+
+    pub(crate) fn add(&mut self, more: &FaultTimes) {
+        for (count, more) in self.0.iter_mut().zip(more.0) {
+            *count += more;
+        }
     }
 
     fn within(&self, class: usize) -> u64 {

@@ -139,6 +139,9 @@ _pghot() {
             pghot__subcmd__help__subcmd__profile,show)
                 cmd="pghot__subcmd__help__subcmd__profile__subcmd__show"
                 ;;
+            pghot__subcmd__help__subcmd__profile,split)
+                cmd="pghot__subcmd__help__subcmd__profile__subcmd__split"
+                ;;
             pghot__subcmd__help__subcmd__sim,chaos)
                 cmd="pghot__subcmd__help__subcmd__sim__subcmd__chaos"
                 ;;
@@ -169,6 +172,9 @@ _pghot() {
             pghot__subcmd__profile,show)
                 cmd="pghot__subcmd__profile__subcmd__show"
                 ;;
+            pghot__subcmd__profile,split)
+                cmd="pghot__subcmd__profile__subcmd__split"
+                ;;
             pghot__subcmd__profile__subcmd__help,export)
                 cmd="pghot__subcmd__profile__subcmd__help__subcmd__export"
                 ;;
@@ -180,6 +186,9 @@ _pghot() {
                 ;;
             pghot__subcmd__profile__subcmd__help,show)
                 cmd="pghot__subcmd__profile__subcmd__help__subcmd__show"
+                ;;
+            pghot__subcmd__profile__subcmd__help,split)
+                cmd="pghot__subcmd__profile__subcmd__help__subcmd__split"
                 ;;
             pghot__subcmd__sim,chaos)
                 cmd="pghot__subcmd__sim__subcmd__chaos"
@@ -397,7 +406,7 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__heatmap)
-            opts="-h --pid --program --html --json --width --rows --seconds --interval-ms --stall-max-ms --pause-sources --config --socket --help"
+            opts="-h --pid --program --html --json --width --rows --seconds --interval-ms --stall-max-ms --cpu-max-percent --pause-sources --config --socket --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -432,6 +441,10 @@ _pghot() {
                     return 0
                     ;;
                 --stall-max-ms)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cpu-max-percent)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -627,7 +640,7 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__help__subcmd__profile)
-            opts="export import show"
+            opts="export import show split"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -669,6 +682,20 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__help__subcmd__profile__subcmd__show)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        pghot__subcmd__help__subcmd__profile__subcmd__split)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -996,7 +1023,7 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__profile)
-            opts="-h --help export import show help"
+            opts="-h --help export import show split help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1058,7 +1085,7 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__profile__subcmd__help)
-            opts="export import show help"
+            opts="export import show split help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1114,6 +1141,20 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__profile__subcmd__help__subcmd__show)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        pghot__subcmd__profile__subcmd__help__subcmd__split)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1189,14 +1230,62 @@ _pghot() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        pghot__subcmd__profile__subcmd__split)
+            opts="-o -h --out --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --out)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                -o)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         pghot__subcmd__record)
-            opts="-h --pid --no-names --out --seconds --interval-ms --stall-max-ms --pause-sources --config --socket --help"
+            opts="-h --pid --cgroup --no-names --out --keep --seconds --interval-ms --stall-max-ms --cpu-max-percent --pause-sources --config --socket --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --pid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cgroup)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1215,6 +1304,10 @@ _pghot() {
                     fi
                     return 0
                     ;;
+                --keep)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --seconds)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -1224,6 +1317,10 @@ _pghot() {
                     return 0
                     ;;
                 --stall-max-ms)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cpu-max-percent)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -117,13 +117,16 @@ complete -c pghot -n "__fish_pghot_using_subcommand restore" -l config -d 'The c
 complete -c pghot -n "__fish_pghot_using_subcommand restore" -l state-file -d 'Where the kernel settings that pghot changes are noted, so that they can be put back. [default: /run/pghot/state.json]' -r -F
 complete -c pghot -n "__fish_pghot_using_subcommand restore" -s h -l help -d 'Print help'
 complete -c pghot -n "__fish_pghot_using_subcommand record" -l pid -d 'A process to record, again for more; all of 8 MiB or more without' -r
+complete -c pghot -n "__fish_pghot_using_subcommand record" -l cgroup -d 'A control group to record with what is below it, again for more: a path below the mount such as /system.slice/postgres*; all without' -r
 complete -c pghot -n "__fish_pghot_using_subcommand record" -l out -d 'Where the profile goes' -r -F
+complete -c pghot -n "__fish_pghot_using_subcommand record" -l keep -d 'Begin another profile when one is done, until Ctrl-C, and keep so many: FILE is the newest, FILE.1 the one before, and so on' -r
 complete -c pghot -n "__fish_pghot_using_subcommand record" -l seconds -d 'How long to record' -r
 complete -c pghot -n "__fish_pghot_using_subcommand record" -l interval-ms -d 'Time between two looks at a process' -r
 complete -c pghot -n "__fish_pghot_using_subcommand record" -l stall-max-ms -d 'How long clearing may keep a process from changing its mappings; where that is too short, a way is taken that does not see shared pages' -r
+complete -c pghot -n "__fish_pghot_using_subcommand record" -l cpu-max-percent -d 'Use at most so much of one CPU, 0.5 for example, on average: after an interval that took more nothing is looked at for a while, so there are fewer' -r
 complete -c pghot -n "__fish_pghot_using_subcommand record" -l config -d 'The config file, in TOML [default: /etc/pghot/pghot.toml, if it exists]' -r -F
 complete -c pghot -n "__fish_pghot_using_subcommand record" -l socket -d 'The control socket, on which `pghot status`, `explain` and `set` reach the daemon. [default: /run/pghot/pghot.sock]' -r -F
-complete -c pghot -n "__fish_pghot_using_subcommand record" -l no-names -d 'Leave out the programs\' names'
+complete -c pghot -n "__fish_pghot_using_subcommand record" -l no-names -d 'Leave out the names of programs and control groups'
 complete -c pghot -n "__fish_pghot_using_subcommand record" -l pause-sources -d 'Switch those of the daemon\'s sources off for the recording that read the same accessed bits; without, it refuses to record beside them'
 complete -c pghot -n "__fish_pghot_using_subcommand record" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c pghot -n "__fish_pghot_using_subcommand heatmap" -l pid -d 'Record this process now instead, and keep nothing; needs root' -r
@@ -134,6 +137,7 @@ complete -c pghot -n "__fish_pghot_using_subcommand heatmap" -l rows -d 'Rows of
 complete -c pghot -n "__fish_pghot_using_subcommand heatmap" -l seconds -d 'How long to record' -r
 complete -c pghot -n "__fish_pghot_using_subcommand heatmap" -l interval-ms -d 'Time between two looks at a process' -r
 complete -c pghot -n "__fish_pghot_using_subcommand heatmap" -l stall-max-ms -d 'How long clearing may keep a process from changing its mappings; where that is too short, a way is taken that does not see shared pages' -r
+complete -c pghot -n "__fish_pghot_using_subcommand heatmap" -l cpu-max-percent -d 'Use at most so much of one CPU, 0.5 for example, on average: after an interval that took more nothing is looked at for a while, so there are fewer' -r
 complete -c pghot -n "__fish_pghot_using_subcommand heatmap" -l config -d 'The config file, in TOML [default: /etc/pghot/pghot.toml, if it exists]' -r -F
 complete -c pghot -n "__fish_pghot_using_subcommand heatmap" -l socket -d 'The control socket, on which `pghot status`, `explain` and `set` reach the daemon. [default: /run/pghot/pghot.sock]' -r -F
 complete -c pghot -n "__fish_pghot_using_subcommand heatmap" -l json -d 'Print JSON'
@@ -147,23 +151,27 @@ complete -c pghot -n "__fish_pghot_using_subcommand advise" -l out -d 'Where adv
 complete -c pghot -n "__fish_pghot_using_subcommand advise" -l only-answer -d 'Do not try what would change the answer'
 complete -c pghot -n "__fish_pghot_using_subcommand advise" -l json -d 'Print JSON'
 complete -c pghot -n "__fish_pghot_using_subcommand advise" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c pghot -n "__fish_pghot_using_subcommand profile; and not __fish_seen_subcommand_from export import show help" -s h -l help -d 'Print help'
-complete -c pghot -n "__fish_pghot_using_subcommand profile; and not __fish_seen_subcommand_from export import show help" -f -a "export" -d 'Write profiles, of many hosts, into one table in Parquet'
-complete -c pghot -n "__fish_pghot_using_subcommand profile; and not __fish_seen_subcommand_from export import show help" -f -a "import" -d 'Write the profile of one host of a table, for `pghot sim` and `pghot heatmap`'
-complete -c pghot -n "__fish_pghot_using_subcommand profile; and not __fish_seen_subcommand_from export import show help" -f -a "show" -d 'Say how much memory each program has and touches'
-complete -c pghot -n "__fish_pghot_using_subcommand profile; and not __fish_seen_subcommand_from export import show help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c pghot -n "__fish_pghot_using_subcommand profile; and not __fish_seen_subcommand_from export import show split help" -s h -l help -d 'Print help'
+complete -c pghot -n "__fish_pghot_using_subcommand profile; and not __fish_seen_subcommand_from export import show split help" -f -a "export" -d 'Write profiles, of many hosts, into one table in Parquet'
+complete -c pghot -n "__fish_pghot_using_subcommand profile; and not __fish_seen_subcommand_from export import show split help" -f -a "import" -d 'Write the profile of one host of a table, for `pghot sim` and `pghot heatmap`'
+complete -c pghot -n "__fish_pghot_using_subcommand profile; and not __fish_seen_subcommand_from export import show split help" -f -a "show" -d 'Say how much memory each program has and touches'
+complete -c pghot -n "__fish_pghot_using_subcommand profile; and not __fish_seen_subcommand_from export import show split help" -f -a "split" -d 'Write a profile of each control group, to size and replay it alone'
+complete -c pghot -n "__fish_pghot_using_subcommand profile; and not __fish_seen_subcommand_from export import show split help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c pghot -n "__fish_pghot_using_subcommand profile; and __fish_seen_subcommand_from export" -l host -d 'The host\'s name in the table, of one profile; the file\'s without' -r
 complete -c pghot -n "__fish_pghot_using_subcommand profile; and __fish_seen_subcommand_from export" -s o -l out -d 'Where the table goes' -r -F
-complete -c pghot -n "__fish_pghot_using_subcommand profile; and __fish_seen_subcommand_from export" -l no-names -d 'Leave out the programs\' names'
+complete -c pghot -n "__fish_pghot_using_subcommand profile; and __fish_seen_subcommand_from export" -l no-names -d 'Leave out the names of programs and control groups'
 complete -c pghot -n "__fish_pghot_using_subcommand profile; and __fish_seen_subcommand_from export" -s h -l help -d 'Print help'
 complete -c pghot -n "__fish_pghot_using_subcommand profile; and __fish_seen_subcommand_from import" -l host -d 'Whose profile' -r
 complete -c pghot -n "__fish_pghot_using_subcommand profile; and __fish_seen_subcommand_from import" -s o -l out -d 'Where the profile goes' -r -F
 complete -c pghot -n "__fish_pghot_using_subcommand profile; and __fish_seen_subcommand_from import" -s h -l help -d 'Print help'
 complete -c pghot -n "__fish_pghot_using_subcommand profile; and __fish_seen_subcommand_from show" -l json -d 'Print JSON'
 complete -c pghot -n "__fish_pghot_using_subcommand profile; and __fish_seen_subcommand_from show" -s h -l help -d 'Print help'
+complete -c pghot -n "__fish_pghot_using_subcommand profile; and __fish_seen_subcommand_from split" -s o -l out -d 'The folder where they go, in folders like those of the groups' -r -F
+complete -c pghot -n "__fish_pghot_using_subcommand profile; and __fish_seen_subcommand_from split" -s h -l help -d 'Print help'
 complete -c pghot -n "__fish_pghot_using_subcommand profile; and __fish_seen_subcommand_from help" -f -a "export" -d 'Write profiles, of many hosts, into one table in Parquet'
 complete -c pghot -n "__fish_pghot_using_subcommand profile; and __fish_seen_subcommand_from help" -f -a "import" -d 'Write the profile of one host of a table, for `pghot sim` and `pghot heatmap`'
 complete -c pghot -n "__fish_pghot_using_subcommand profile; and __fish_seen_subcommand_from help" -f -a "show" -d 'Say how much memory each program has and touches'
+complete -c pghot -n "__fish_pghot_using_subcommand profile; and __fish_seen_subcommand_from help" -f -a "split" -d 'Write a profile of each control group, to size and replay it alone'
 complete -c pghot -n "__fish_pghot_using_subcommand profile; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c pghot -n "__fish_pghot_using_subcommand sim; and not __fish_seen_subcommand_from run replay sweep merge tables chaos help" -s h -l help -d 'Print help'
 complete -c pghot -n "__fish_pghot_using_subcommand sim; and not __fish_seen_subcommand_from run replay sweep merge tables chaos help" -f -a "run" -d 'Run a scenario under several systems and compare them'
@@ -252,6 +260,7 @@ complete -c pghot -n "__fish_pghot_using_subcommand help; and not __fish_seen_su
 complete -c pghot -n "__fish_pghot_using_subcommand help; and __fish_seen_subcommand_from profile" -f -a "export" -d 'Write profiles, of many hosts, into one table in Parquet'
 complete -c pghot -n "__fish_pghot_using_subcommand help; and __fish_seen_subcommand_from profile" -f -a "import" -d 'Write the profile of one host of a table, for `pghot sim` and `pghot heatmap`'
 complete -c pghot -n "__fish_pghot_using_subcommand help; and __fish_seen_subcommand_from profile" -f -a "show" -d 'Say how much memory each program has and touches'
+complete -c pghot -n "__fish_pghot_using_subcommand help; and __fish_seen_subcommand_from profile" -f -a "split" -d 'Write a profile of each control group, to size and replay it alone'
 complete -c pghot -n "__fish_pghot_using_subcommand help; and __fish_seen_subcommand_from sim" -f -a "run" -d 'Run a scenario under several systems and compare them'
 complete -c pghot -n "__fish_pghot_using_subcommand help; and __fish_seen_subcommand_from sim" -f -a "replay" -d 'Replay a recorded profile under several systems and compare them'
 complete -c pghot -n "__fish_pghot_using_subcommand help; and __fish_seen_subcommand_from sim" -f -a "sweep" -d 'Vary the size of the top tier, and settings: how much DRAM can be dropped?'

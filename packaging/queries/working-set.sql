@@ -7,6 +7,7 @@
 SELECT
     host,
     process,
+    any_value(cgroup) AS cgroup,
     any_value(command) AS command,
     any_value(memory_pages) // 256 AS memory_mib,
     sum(pages)::DOUBLE * 1000::DOUBLE / count(DISTINCT interval)

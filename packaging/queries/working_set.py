@@ -18,6 +18,7 @@ def working_set(path: str) -> pl.DataFrame:
         pl.scan_parquet(path)
         .group_by("host", "process")
         .agg(
+            cgroup=pl.col("cgroup").first(),
             command=pl.col("command").first(),
             memory_mib=pl.col("memory_pages").first() // 256,
             touched_mib_per_s=pl.col("pages").sum().cast(pl.Float64) * 1000.0 / seen / interval_ms / 256.0,

@@ -67,6 +67,8 @@ pub struct ProfileRow {
     pub host: String,
     /// Number of the process in the profile.
     pub process: u32,
+    /// Path of its control group; empty where it is not known.
+    pub cgroup: String,
     /// The program's name.
     pub command: String,
     /// Memory in which it ever had a page, in MiB.

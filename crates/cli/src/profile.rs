@@ -1,7 +1,7 @@
 //! `pghot profile`: recorded profiles as a table for SQL, and back.
 
+use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
@@ -13,6 +13,7 @@ use crate::args::json;
 use crate::exit::Failure;
 use crate::json::{ProfileRow, Profiles, Versioned};
 use crate::output::{say, say_json};
+use crate::part::Part;
 use crate::record;
 
 /// The command and what belongs to it.
@@ -24,6 +25,7 @@ pub fn command() -> Command {
         .subcommand(export_command())
         .subcommand(import_command())
         .subcommand(show_command())
+        .subcommand(split_command())
 }
 
 fn files(help: &'static str) -> Arg {
@@ -55,7 +57,7 @@ fn export_command() -> Command {
     let names = Arg::new("no-names")
         .long("no-names")
         .action(ArgAction::SetTrue)
-        .help("Leave out the programs' names");
+        .help("Leave out the names of programs and control groups");
     Command::new("export")
         .about("Write profiles, of many hosts, into one table in Parquet")
         .args([files(
@@ -83,12 +85,23 @@ fn show_command() -> Command {
         .args([files, json()])
 }
 
+fn split_command() -> Command {
+    let profile = files("The profile, as `pghot record` wrote it").num_args(1);
+    Command::new("split")
+        .about("Write a profile of each control group, to size and replay it alone")
+        .args([
+            profile,
+            out("The folder where they go, in folders like those of the groups"),
+        ])
+}
+
 /// Runs what was asked for.
 pub fn dispatch(matches: &ArgMatches) -> Result<()> {
     match matches.subcommand() {
         Some(("export", matches)) => export(matches),
         Some(("import", matches)) => import(matches),
         Some(("show", matches)) => show(matches),
+        Some(("split", matches)) => split(matches),
         _ => Err(Failure::Usage("a command is missing, see `pghot profile --help`".into()).into()),
     }
 }
@@ -100,26 +113,6 @@ fn paths<'a>(matches: &'a ArgMatches, name: &str) -> Vec<&'a PathBuf> {
 fn path_of<'a>(matches: &'a ArgMatches, name: &str) -> Result<&'a PathBuf> {
     let path = matches.get_one::<PathBuf>(name);
     path.ok_or_else(|| anyhow!("{name} is missing"))
-}
-
-/// Beside the file that is to be written, until it is whole.
-fn part(path: &Path) -> PathBuf {
-    let mut part = path.to_owned().into_os_string();
-    part.push(".part");
-    PathBuf::from(part)
-}
-
-/// What is written into the part becomes the file, or goes.
-fn keep<T>(path: &Path, written: Result<T>) -> Result<T> {
-    let kept = written.and_then(|value| {
-        fs::rename(part(path), path)
-            .map_err(|error| anyhow!("cannot write {}: {error}", path.display()))?;
-        Ok(value)
-    });
-    kept.inspect_err(|_| {
-        // That it stays is no harm.
-        let _ = fs::remove_file(part(path));
-    })
 }
 
 fn host_of(path: &Path) -> String {
@@ -147,14 +140,18 @@ fn export(matches: &ArgMatches) -> Result<()> {
             format!("two profiles are of the host {host}: name the files after the hosts");
         return Err(Failure::Usage(sentence).into());
     }
-    let write = || {
-        let mut table = TableWriter::create(&part(out))?;
-        for (path, host) in paths.iter().zip(&hosts) {
-            table.add(host, &file::load(path)?, !matches.get_flag("no-names"))?;
-        }
-        Ok(table.finish()?)
-    };
-    keep(out, write())?;
+    let part = Part::create(out)?;
+    let mut table = TableWriter::create(part.unfinished())?;
+    for (path, host) in paths.iter().zip(&hosts) {
+        let profile = file::load(path)?;
+        let profile = match matches.get_flag("no-names") {
+            true => profile.without_names(),
+            false => profile,
+        };
+        table.add(host, &profile)?;
+    }
+    table.finish()?;
+    part.rename()?;
     say(&format!("{}: {} hosts\n", out.display(), hosts.len()))
 }
 
@@ -176,13 +173,39 @@ fn import(matches: &ArgMatches) -> Result<()> {
         return Err(Failure::Usage(sentence).into());
     };
     let bytes = file::encode(profile);
-    let written = record::create(&part(out)).and_then(|mut file| {
-        file.write_all(&bytes)
-            .and_then(|()| file.sync_all())
-            .map_err(|error| anyhow!("cannot write {}: {error}", out.display()))
-    });
-    keep(out, written)?;
+    Part::create(out)?.keep(&bytes)?;
     say(&record::summary(profile, bytes.len(), out))
+}
+
+fn split(matches: &ArgMatches) -> Result<()> {
+    let out = path_of(matches, "out")?;
+    let path = path_of(matches, "files")?;
+    let parts = file::load(path)?.by_cgroup();
+    let mut files = BTreeMap::new();
+    for (cgroup, profile) in parts {
+        // Of a path that the profile's check has let through.
+        let relative = match cgroup.trim_start_matches('/') {
+            "" if cgroup.is_empty() => "unknown",
+            "" => "-",
+            path => path,
+        };
+        let mut file = out.join(relative).into_os_string();
+        file.push(".profile");
+        if let Some((other, _)) = files.insert(PathBuf::from(file), (cgroup.clone(), profile)) {
+            let sentence = format!("{cgroup} and {other} would both be {relative}.profile");
+            return Err(Failure::Usage(sentence).into());
+        }
+    }
+    let mut text = String::new();
+    for (file, (_, profile)) in &files {
+        let folder = file.parent().unwrap_or(out);
+        fs::create_dir_all(folder)
+            .map_err(|error| anyhow!("cannot create {}: {error}", folder.display()))?;
+        let bytes = file::encode(profile);
+        Part::create(file)?.keep(&bytes)?;
+        text += &format!("{}: {} programs\n", file.display(), profile.processes.len());
+    }
+    say(&text)
 }
 
 fn show(matches: &ArgMatches) -> Result<()> {
@@ -193,6 +216,7 @@ fn show(matches: &ArgMatches) -> Result<()> {
             rows.push(ProfileRow {
                 host: host.to_owned(),
                 process: number,
+                cgroup: process.cgroup.clone(),
                 command: process.name.clone(),
                 memory_mib: set.memory_mib,
                 touched_mib_per_s: set.touched_mib_per_s,

@@ -1,27 +1,28 @@
 //! `pghot record`: an access profile of what runs on this machine, for the simulator.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint, value_parser};
+use pghot_engine::Pattern;
 use pghot_linux::probe::{Answer, FEATURES};
 use pghot_linux::{SysRoot, bpf};
 use pghot_profile::{Profile, file};
 use pghot_sim::machine::PAGES_PER_MIB;
-use pghot_sources::recorder::{Order, record};
+use pghot_sources::recorder::{Order, Recorder};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::args::{config, option_arg, paths};
 use crate::exit::Failure;
 use crate::output::say;
+use crate::part::Part;
 use crate::progress::Progress;
 use crate::record_beside::{Paused, kernels_readers, warn_of_the_kernels_readers};
+use crate::rotation;
 
 /// The command.
 pub fn command() -> Command {
@@ -31,10 +32,27 @@ pub fn command() -> Command {
         .action(ArgAction::Append)
         .value_parser(value_parser!(i32).range(1..))
         .help("A process to record, again for more; all of 8 MiB or more without");
+    let cgroup = Arg::new("cgroup")
+        .long("cgroup")
+        .value_name("PATTERN")
+        .action(ArgAction::Append)
+        .value_parser(|text: &str| Pattern::of_cgroup(text))
+        .help(
+            "A control group to record with what is below it, again for more: a path below the \
+             mount such as /system.slice/postgres*; all without",
+        );
     let names = Arg::new("no-names")
         .long("no-names")
         .action(ArgAction::SetTrue)
-        .help("Leave out the programs' names");
+        .help("Leave out the names of programs and control groups");
+    let keep = Arg::new("keep")
+        .long("keep")
+        .value_name("N")
+        .value_parser(value_parser!(u32).range(1..=100_000))
+        .help(
+            "Begin another profile when one is done, until Ctrl-C, and keep so many: FILE is the \
+             newest, FILE.1 the one before, and so on",
+        );
     let out = Arg::new("out")
         .long("out")
         .value_name("FILE")
@@ -53,12 +71,12 @@ pub fn command() -> Command {
              contents nor addresses. Processes that are opted out of scanning are left out. \
              Ctrl-C ends the recording and keeps it.",
         )
-        .args([pid, names, out])
+        .args([pid, cgroup, names, out, keep])
         .args(how())
 }
 
 /// How to record, for every command that does.
-pub fn how() -> [Arg; 6] {
+pub fn how() -> [Arg; 7] {
     let number = |id: &'static str, value, default, help| {
         Arg::new(id)
             .long(id)
@@ -89,44 +107,79 @@ pub fn how() -> [Arg; 6] {
             "How long clearing may keep a process from changing its mappings; where that is too \
              short, a way is taken that does not see shared pages",
         ),
+        Arg::new("cpu-max-percent")
+            .long("cpu-max-percent")
+            .value_name("PERCENT")
+            .value_parser(percent)
+            .help(
+                "Use at most so much of one CPU, 0.5 for example, on average: after an interval \
+                 that took more nothing is looked at for a while, so there are fewer",
+            ),
         pause,
         config(),
         option_arg("socket"),
     ]
 }
 
+/// More than nothing, and at most all of a CPU.
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|it| (0.01..=100.0).contains(it));
+    number.ok_or_else(|| "it is a number from 0.01 to 100".to_owned())
+}
+
 /// Records.
 pub fn run(matches: &ArgMatches) -> Result<()> {
     let path = matches.get_one::<PathBuf>("out");
     let path = path.ok_or_else(|| anyhow!("--out is missing"))?;
-    check_rights(&SysRoot::default())?;
-    // Before a minute of recording, not after; and an older profile stays until there is a new one.
-    let mut part = path.clone().into_os_string();
-    part.push(".part");
-    let part = PathBuf::from(part);
-    let mut file = create(&part)?;
-    let pids = matches.get_many("pid").unwrap_or_default();
-    let progress = Progress::new();
-    let profile = observe(
-        matches,
-        pids.copied().collect(),
-        !matches.get_flag("no-names"),
-        &mut |at, _| progress.tell(at.share, &at.sentence),
-    );
-    let kept = profile.and_then(|profile| {
+    let keep = matches.get_one::<u32>("keep");
+    let mut watch = Watch::begin(matches)?;
+    let mut done = 0;
+    loop {
+        // Before a minute of recording, not after.
+        let part = Part::create(path)?;
+        let progress = Progress::new();
+        let profile = watch.observe(who(matches), &mut |at, _| {
+            progress.tell(at.share, &at.sentence);
+        });
+        let profile = match profile {
+            // It had hardly begun another one.
+            Err(_) if done > 0 && watch.is_stopped() => return Ok(()),
+            profile => profile?,
+        };
         let bytes = file::encode(&profile);
-        let written = file
-            .write_all(&bytes)
-            .and_then(|()| file.sync_all())
-            .and_then(|()| fs::rename(&part, path));
-        written.map_err(|error| anyhow!("cannot write {}: {error}", path.display()))?;
-        Ok((profile, bytes.len()))
-    });
-    let (profile, bytes) = kept.inspect_err(|_| {
-        // That it stays is no harm.
-        let _ = fs::remove_file(&part);
-    })?;
-    say(&summary(&profile, bytes, path))
+        let Some(keep) = keep else {
+            part.keep(&bytes)?;
+            return say(&summary(&profile, bytes.len(), path));
+        };
+        rotation::make_way(path, *keep)?;
+        part.keep(&bytes)?;
+        done += 1;
+        say(&headline(&profile, bytes.len(), path))?;
+        if watch.is_stopped() {
+            return Ok(());
+        }
+    }
+}
+
+fn who(matches: &ArgMatches) -> Who {
+    let pids = matches.get_many("pid").unwrap_or_default();
+    let cgroups = matches.get_many("cgroup").unwrap_or_default();
+    Who {
+        pids: pids.copied().collect(),
+        cgroups: cgroups.cloned().collect(),
+        with_names: !matches.get_flag("no-names"),
+    }
+}
+
+/// Who is recorded.
+#[derive(Debug, Default)]
+pub struct Who {
+    /// The processes; none for all.
+    pub pids: Vec<i32>,
+    /// Those of these control groups; none for all.
+    pub cgroups: Vec<Pattern>,
+    /// With the names of programs and control groups.
+    pub with_names: bool,
 }
 
 /// How far a recording is.
@@ -137,60 +190,85 @@ pub struct At {
     pub sentence: String,
 }
 
-/// Records these processes, or all if there are none, in the way of [`how`], until that is done or
-/// a signal ends it. `each` hears of each interval, and may ask for what is recorded so far.
-pub fn observe(
-    matches: &ArgMatches,
-    pids: Vec<i32>,
-    with_names: bool,
-    each: &mut dyn FnMut(&At, &dyn Fn() -> Profile),
-) -> Result<Profile> {
-    check_rights(&SysRoot::default())?;
-    let socket = paths(matches)?.socket;
-    // Without a log to go to, what libbpf says is not heard; errors say what matters.
-    bpf::log_messages();
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop))
-            .map_err(|error| anyhow!("cannot wait for signals: {error}"))?;
+/// Ready to record in the way of [`how`]: what is needed is there, signals end it, and the daemon's
+/// readers of the same bits are off until this is dropped.
+pub struct Watch<'a> {
+    matches: &'a ArgMatches,
+    recorder: Recorder,
+    stop: Arc<AtomicBool>,
+    /// Of the kernel's, those that were seen since it began.
+    readers: BTreeSet<String>,
+    _paused: Option<Paused>,
+}
+
+impl Watch<'_> {
+    /// See there.
+    pub fn begin(matches: &ArgMatches) -> Result<Watch<'_>> {
+        check_rights(&SysRoot::default())?;
+        let socket = paths(matches)?.socket;
+        // Without a log to go to, what libbpf says is not heard; errors say what matters.
+        bpf::log_messages();
+        let stop = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM] {
+            signal_hook::flag::register(signal, Arc::clone(&stop))
+                .map_err(|error| anyhow!("cannot wait for signals: {error}"))?;
+        }
+        let paused = Paused::sources(&socket, matches.get_flag("pause-sources"))?;
+        Ok(Watch {
+            matches,
+            recorder: Recorder::load()?,
+            stop,
+            readers: warn_of_the_kernels_readers(&SysRoot::default()),
+            _paused: paused,
+        })
     }
-    // Dropped when all is done, however it ends.
-    let _paused = Paused::sources(&socket, matches.get_flag("pause-sources"))?;
-    let root = SysRoot::default();
-    let mut readers = warn_of_the_kernels_readers(&root);
-    let number = |name| matches.get_one::<u32>(name).copied().unwrap_or(1);
-    let interval_ms = number("interval-ms");
-    let order = Order {
-        pids,
-        interval: Duration::from_millis(interval_ms.into()),
-        intervals: (u64::from(number("seconds")) * 1000)
-            .div_ceil(interval_ms.into())
-            .min(1_000_000) as u32,
-        stall_max: Duration::from_millis(number("stall-max-ms").into()),
-        with_names,
-    };
-    let profile = record(&root, &order, &stop, &mut |at, so_far| {
-        let sentence = format!(
-            "{} of {} intervals, {} processes touched {} MiB",
-            at.intervals,
-            order.intervals,
-            at.processes,
-            at.touched_pages / PAGES_PER_MIB
-        );
-        let share = f64::from(at.intervals) / f64::from(order.intervals);
-        each(&At { share, sentence }, so_far);
-    });
-    let mut profile = profile?;
-    // Also those that began meanwhile.
-    readers.extend(
-        kernels_readers(&root)
-            .into_iter()
-            .map(|fight| fight.id.to_owned()),
-    );
-    readers.sort_unstable();
-    readers.dedup();
-    profile.disturbed_by = readers;
-    Ok(profile)
+
+    /// Whether a signal has ended it.
+    pub fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Records until that is done or a signal ends it. `each` hears of each interval, and may ask
+    /// for what is recorded so far.
+    pub fn observe(
+        &mut self,
+        who: Who,
+        each: &mut dyn FnMut(&At, &dyn Fn() -> Profile),
+    ) -> Result<Profile> {
+        let root = SysRoot::default();
+        let number = |name| self.matches.get_one::<u32>(name).copied().unwrap_or(1);
+        let interval_ms = number("interval-ms");
+        let percent = self.matches.get_one::<f64>("cpu-max-percent");
+        let order = Order {
+            pids: who.pids,
+            cgroups: who.cgroups,
+            interval: Duration::from_millis(interval_ms.into()),
+            intervals: (u64::from(number("seconds")) * 1000)
+                .div_ceil(interval_ms.into())
+                .min(1_000_000) as u32,
+            cpus_max: percent.map(|percent| percent / 100.0),
+            stall_max: Duration::from_millis(number("stall-max-ms").into()),
+            with_names: who.with_names,
+        };
+        let recorder = &mut self.recorder;
+        let profile = recorder.record(&root, &order, &self.stop, &mut |at, so_far| {
+            let sentence = format!(
+                "{} of {} intervals, {} processes touched {} MiB",
+                at.intervals,
+                order.intervals,
+                at.processes,
+                at.touched_pages / PAGES_PER_MIB
+            );
+            let share = f64::from(at.intervals) / f64::from(order.intervals);
+            each(&At { share, sentence }, so_far);
+        });
+        let mut profile = profile?;
+        // Also those that began meanwhile.
+        let now = kernels_readers(&root).into_iter();
+        self.readers.extend(now.map(|fight| fight.id.to_owned()));
+        profile.disturbed_by = self.readers.iter().cloned().collect();
+        Ok(profile)
+    }
 }
 
 /// What loading the walk and looking into processes takes; without, each step would fail in words
@@ -206,33 +284,28 @@ fn check_rights(root: &SysRoot) -> Result<()> {
     Ok(())
 }
 
-/// An empty file that its owner alone can read.
-pub fn create(path: &Path) -> Result<File> {
-    // What programs do with their memory is nobody else's business.
-    OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(path)
-        .map_err(|error| {
-            let sentence = format!("cannot write {}: {error}", path.display());
-            anyhow::Error::new(error).context(sentence)
-        })
-}
-
-/// What a profile holds, for people.
-pub fn summary(profile: &Profile, bytes: usize, path: &Path) -> String {
-    let mut text = format!(
-        "{}: {} intervals of {} ms, {} KiB\n  {:<18} {:>11} {:>22} {:>9}\n",
+/// How long a profile is and where it lies, in a line.
+fn headline(profile: &Profile, bytes: usize, path: &Path) -> String {
+    let looked_ms = u64::from(profile.intervals) * u64::from(profile.interval_ms);
+    let rests = match profile.elapsed_ms > looked_ms + u64::from(profile.interval_ms) {
+        true => format!(" in {} s", profile.elapsed_ms / 1000),
+        false => String::new(),
+    };
+    format!(
+        "{}: {} intervals of {} ms{rests}, {} KiB\n",
         path.display(),
         profile.intervals,
         profile.interval_ms,
         bytes.div_ceil(1024),
-        "program",
-        "memory, MiB",
-        "touched a second, MiB",
-        "CPUs used"
+    )
+}
+
+/// What a profile holds, for people.
+pub fn summary(profile: &Profile, bytes: usize, path: &Path) -> String {
+    let mut text = headline(profile, bytes, path);
+    text += &format!(
+        "  {:<18} {:>11} {:>22} {:>9}\n",
+        "program", "memory, MiB", "touched a second, MiB", "CPUs used"
     );
     for process in &profile.processes {
         let set = process.working_set(profile.interval_ms);

@@ -3,6 +3,7 @@
 //!
 //! Two that clear the same bits each miss what the other has seen.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
@@ -114,7 +115,7 @@ fn set(socket: &Path, mask: u64) -> Result<()> {
 
 /// Those of the kernel are no reason not to record: what they take is small, of huge pages alone it
 /// is much. Returns their names.
-pub fn warn_of_the_kernels_readers(root: &SysRoot) -> Vec<String> {
+pub fn warn_of_the_kernels_readers(root: &SysRoot) -> BTreeSet<String> {
     let found = kernels_readers(root);
     for fight in &found {
         eprintln!(

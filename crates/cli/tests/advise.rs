@@ -52,9 +52,11 @@ fn profile(seconds: u32, cpu_us: u64) -> Profile {
         kernel: "x".into(),
         interval_ms: 1000,
         intervals: seconds,
+        elapsed_ms: 0,
         disturbed_by: Vec::new(),
         processes: vec![Process {
             name: "late".into(),
+            cgroup: String::new(),
             blocks: 16,
             huge_blocks: 0,
             intervals: (0..seconds).map(interval).collect(),

@@ -130,9 +130,11 @@ fn profiles_are_replayed_and_damaged_ones_refused() {
         kernel: "x".into(),
         interval_ms: 1000,
         intervals: 8,
+        elapsed_ms: 0,
         disturbed_by: Vec::new(),
         processes: vec![Process {
             name: "late".into(),
+            cgroup: String::new(),
             blocks: 16,
             huge_blocks: 0,
             intervals: (0..8).map(interval).collect(),

@@ -60,12 +60,14 @@ fn recorded(dir: &TempDir) -> PathBuf {
     let intervals = ORDER.len() as u32 * PHASE;
     let moving = Process {
         name: "moving".into(),
+        cgroup: String::new(),
         blocks: PAGES / 512,
         huge_blocks: 0,
         intervals: (0..intervals).map(interval).collect(),
     };
     let idle = Process {
         name: "<idle>".into(),
+        cgroup: String::new(),
         blocks: 4,
         huge_blocks: 0,
         intervals: vec![Interval {
@@ -79,6 +81,7 @@ fn recorded(dir: &TempDir) -> PathBuf {
         kernel: "6.12".into(),
         interval_ms: 1000,
         intervals,
+        elapsed_ms: 0,
         disturbed_by: Vec::new(),
         processes: vec![idle, moving],
     };

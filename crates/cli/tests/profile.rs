@@ -36,9 +36,11 @@ fn recorded() -> tempfile::TempDir {
         kernel: "6.12.0".into(),
         interval_ms: 1000,
         intervals: 4,
+        elapsed_ms: 0,
         disturbed_by: Vec::new(),
         processes: vec![Process {
             name: "secretd".into(),
+            cgroup: "/system.slice/secretd.service".into(),
             blocks: 2,
             huge_blocks: 0,
             intervals: vec![Interval {
@@ -82,6 +84,50 @@ fn profiles_become_a_table_and_come_back() {
         "{shown}"
     );
     assert!(!shown.contains("secretd"));
+    let table = std::fs::read(dir.join("n.parquet")).unwrap();
+    assert!(
+        !table.windows(7).any(|part| part == b"secretd"),
+        "nor its group"
+    );
+}
+
+#[test]
+fn a_profile_is_split_by_control_group() {
+    let folder = recorded();
+    let dir = folder.path();
+    let mut profile = file::load(&dir.join("a.profile")).unwrap();
+    let first = profile.processes[0].clone();
+    let other = |cgroup: &str| Process {
+        cgroup: cgroup.into(),
+        ..first.clone()
+    };
+    let more = [other("/"), other(""), other("/system.slice/b")];
+    profile.processes.extend(more);
+    std::fs::write(dir.join("all"), file::encode(&profile)).unwrap();
+    let said = done(dir, "profile split all -o parts");
+    let expected = [
+        "-.profile",
+        "system.slice/b.profile",
+        "system.slice/secretd.service.profile",
+        "unknown.profile",
+    ];
+    assert_eq!(said.lines().count(), expected.len(), "{said}");
+    for (line, name) in said.lines().zip(expected) {
+        assert_eq!(line, format!("parts/{name}: 1 programs"));
+        let part = file::load(&dir.join("parts").join(name)).unwrap();
+        assert_eq!(part.processes.len(), 1);
+    }
+    let secret = dir.join("parts/system.slice/secretd.service.profile");
+    let whole = std::fs::read(dir.join("a.profile")).unwrap();
+    assert!(std::fs::read(secret).unwrap() == whole, "it had been alone");
+
+    profile.processes.push(other("/unknown"));
+    std::fs::write(dir.join("all"), file::encode(&profile)).unwrap();
+    refused(dir, "profile split all -o parts", 2, "unknown.profile");
+    // A profile from somewhere leads nowhere.
+    profile.processes[0].cgroup = "/../../etc".into();
+    std::fs::write(dir.join("all"), file::encode(&profile)).unwrap();
+    refused(dir, "profile split all -o parts", 2, "processes[0].cgroup");
 }
 
 #[test]

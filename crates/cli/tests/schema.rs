@@ -82,9 +82,11 @@ fn files() -> tempfile::TempDir {
         kernel: "6.12.0".into(),
         interval_ms: 1000,
         intervals: 4,
+        elapsed_ms: 0,
         disturbed_by: Vec::new(),
         processes: vec![Process {
             name: "one".into(),
+            cgroup: String::new(),
             blocks: 2,
             huge_blocks: 0,
             intervals: vec![Interval {

@@ -127,8 +127,8 @@ impl Pattern {
         self.0.matches(name)
     }
 
-    /// It, or one above it.
-    fn fits_path(&self, path: &str) -> bool {
+    /// Whether it fits the path of a cgroup, or of one above it.
+    pub fn fits_path(&self, path: &str) -> bool {
         path.starts_with('/') && successors(Some(path), above).any(|path| self.fits(path))
     }
 }

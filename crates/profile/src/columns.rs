@@ -120,20 +120,28 @@ impl Reader {
     pub fn of_bytes(bytes: Vec<u8>, schema: &str) -> Result<Reader, Damage> {
         seal::check(&mut Cursor::new(&bytes))?;
         let file = SerializedFileReader::new(Bytes::from(bytes)).map_err(unreadable)?;
-        Reader::new(Box::new(file), schema)
+        let reader = Reader {
+            file: Box::new(file),
+        };
+        reader.check(schema)?;
+        Ok(reader)
     }
 
-    /// Of a file, of which only one group is in memory at a time.
-    pub fn of_file(mut file: File, schema: &str) -> Result<Reader, Damage> {
+    /// Of a file, of which only one group is in memory at a time. What columns it has is not known
+    /// before they are [checked](Reader::check).
+    pub fn of_file(mut file: File) -> Result<Reader, Damage> {
         seal::check(&mut file)?;
         let file = SerializedFileReader::new(file).map_err(unreadable)?;
-        Reader::new(Box::new(file), schema)
+        Ok(Reader {
+            file: Box::new(file),
+        })
     }
 
-    fn new(file: Box<dyn FileReader>, schema: &str) -> Result<Reader, Damage> {
+    /// Whether it has these columns.
+    pub fn check(&self, schema: &str) -> Result<(), Damage> {
         let expected = parse_message_type(schema).map_err(unreadable)?;
-        match file.metadata().file_metadata().schema() == &expected {
-            true => Ok(Reader { file }),
+        match self.file.metadata().file_metadata().schema() == &expected {
+            true => Ok(()),
             false => Err(Damage::Columns),
         }
     }

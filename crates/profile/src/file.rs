@@ -15,13 +15,14 @@ use serde::de::DeserializeOwned;
 
 use crate::v1::{self, ProfileV1};
 use crate::v2::{self, ProfileV2};
+use crate::v3::{self, ProfileV3};
 use crate::{Invalid, Profile};
 
 /// What a profile begins with.
 pub const MAGIC: &[u8; 8] = b"pghotprf";
 
 /// Of the format.
-const VERSION: u16 = 3;
+const VERSION: u16 = 4;
 
 const HEADER_BYTES: usize = MAGIC.len() + 2 + 4;
 
@@ -104,6 +105,7 @@ pub fn decode(bytes: &[u8]) -> Result<Profile, Damage> {
     let profile = match version {
         v1::VERSION => whole::<ProfileV1>(body)?.into(),
         v2::VERSION => whole::<ProfileV2>(body)?.into(),
+        v3::VERSION => whole::<ProfileV3>(body)?.into(),
         _ => whole::<Profile>(body)?,
     };
     profile.check()?;
@@ -161,9 +163,11 @@ mod tests {
             kernel: "6.12.0".into(),
             interval_ms: 1000,
             intervals: 9,
+            elapsed_ms: 9000,
             disturbed_by: vec!["damon".into()],
             processes: vec![Process {
                 name: "redis-server".into(),
+                cgroup: "/system.slice/redis.service".into(),
                 blocks: 2,
                 huge_blocks: 1,
                 intervals: vec![interval(0, 0..512), interval(3, 5..9), interval(8, 0..0)],
@@ -196,36 +200,83 @@ mod tests {
         let processes: Vec<_> = sound.processes.iter().map(process).collect();
         let old = (&sound.kernel, sound.interval_ms, sound.intervals, processes);
         let mut bytes = with_header(&postcard::to_allocvec(&old).unwrap());
-        assert!(decode(&bytes).is_err(), "version 3 says more");
+        assert!(decode(&bytes).is_err(), "the newest says more");
         bytes[MAGIC.len()] = 1;
         let read = decode(&bytes).unwrap();
         let mut expected = sound;
+        expected.processes[0].cgroup.clear();
         expected.disturbed_by.clear();
         for interval in &mut expected.processes[0].intervals {
             interval.lower = Touched::default();
         }
         assert_eq!(read, expected);
-        bytes[MAGIC.len()] = 4;
-        assert_eq!(decode(&bytes), Err(Damage::Version(4)));
+        bytes[MAGIC.len()] = 5;
+        assert_eq!(decode(&bytes), Err(Damage::Version(5)));
     }
 
-    /// The same recording, as version 2 wrote it.
+    /// The same recording, as versions 2 and 3 wrote it.
     #[test]
-    fn version_2_is_read() {
+    fn versions_2_and_3_are_read() {
         let mut sound = sound();
         let Profile {
             kernel,
             interval_ms,
             intervals,
+            disturbed_by,
             processes,
             ..
         } = &sound;
-        let old = (kernel, interval_ms, intervals, processes);
-        let mut bytes = with_header(&postcard::to_allocvec(&old).unwrap());
-        assert!(decode(&bytes).is_err(), "version 3 says more");
-        bytes[MAGIC.len()] = 2;
+        let process = |it: &Process| {
+            let intervals = it.intervals.clone();
+            (it.name.clone(), it.blocks, it.huge_blocks, intervals)
+        };
+        let processes: Vec<_> = processes.iter().map(process).collect();
+        let second = (kernel, interval_ms, intervals, &processes);
+        let third = (kernel, interval_ms, intervals, disturbed_by, &processes);
+        let mut second = with_header(&postcard::to_allocvec(&second).unwrap());
+        let mut third = with_header(&postcard::to_allocvec(&third).unwrap());
+        for (bytes, version) in [(&mut second, 2), (&mut third, 3)] {
+            assert!(decode(bytes).is_err(), "the newest says more");
+            bytes[MAGIC.len()] = version;
+        }
+        sound.processes[0].cgroup.clear();
+        assert_eq!(decode(&third).as_ref(), Ok(&sound));
         sound.disturbed_by.clear();
-        assert_eq!(decode(&bytes), Ok(sound));
+        assert_eq!(decode(&second), Ok(sound));
+    }
+
+    #[test]
+    fn a_profile_is_told_apart_by_cgroup_and_made_nameless() {
+        let mut whole = sound();
+        let other = |cgroup: &str| Process {
+            cgroup: cgroup.into(),
+            ..whole.processes[0].clone()
+        };
+        let more = [other("/a/b"), other(""), other("/a/b")];
+        whole.processes.extend(more);
+        let parts = whole.clone().by_cgroup();
+        let sizes = parts
+            .iter()
+            .map(|(path, it)| (&path[..], it.processes.len()));
+        let redis = "/system.slice/redis.service";
+        assert_eq!(
+            sizes.collect::<Vec<_>>(),
+            [("", 1), ("/a/b", 2), (redis, 1)]
+        );
+        assert_eq!(parts[redis], sound());
+        let nameless = whole.without_names();
+        let names = nameless
+            .processes
+            .iter()
+            .map(|it| (&it.name[..], &it.cgroup[..]));
+        let expected = [
+            ("process 0", "/cgroup 0"),
+            ("process 1", "/cgroup 1"),
+            ("process 2", ""),
+            ("process 3", "/cgroup 1"),
+        ];
+        assert_eq!(names.collect::<Vec<_>>(), expected);
+        assert_eq!(nameless.check(), Ok(()));
     }
 
     #[test]
@@ -250,6 +301,12 @@ mod tests {
         refused(&format!("{process}.name"), |p| {
             p.processes[0].name = "x".repeat(65)
         });
+        refused("elapsed_ms", |profile| profile.elapsed_ms = u64::MAX);
+        for path in ["a", "/a/../b", "/..", "/a//b", "/a\n", "/a/"] {
+            refused(&format!("{process}.cgroup"), |p| {
+                p.processes[0].cgroup = path.into();
+            });
+        }
         refused(&format!("{process}.blocks"), |p| p.processes[0].blocks = 0);
         refused(&format!("{process}.blocks"), |p| {
             p.processes[0].blocks = u32::MAX
@@ -280,8 +337,8 @@ mod tests {
             assert!(decode(&whole[..length]).is_err(), "{length}");
         }
         let mut later = whole.clone();
-        later[8] = 4;
-        assert_eq!(decode(&later), Err(Damage::Version(4)));
+        later[8] = 5;
+        assert_eq!(decode(&later), Err(Damage::Version(5)));
         let mut changed = whole.clone();
         *changed.last_mut().unwrap() ^= 1;
         assert_eq!(decode(&changed), Err(Damage::Checksum));

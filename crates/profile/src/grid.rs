@@ -119,9 +119,11 @@ mod tests {
             kernel: String::new(),
             interval_ms: 1000,
             intervals: 5,
+            elapsed_ms: 0,
             disturbed_by: Vec::new(),
             processes: vec![Process {
                 name: "x".into(),
+                cgroup: String::new(),
                 blocks: 2,
                 huge_blocks: 0,
                 intervals,

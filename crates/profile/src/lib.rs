@@ -21,6 +21,9 @@ pub mod table;
 pub mod touched;
 mod v1;
 mod v2;
+mod v3;
+
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
@@ -44,6 +47,9 @@ pub const PROCESSES_MAX: usize = 4096;
 /// Bytes of a program's name; the kernel's names have at most 15.
 pub const NAME_BYTES_MAX: usize = 64;
 
+/// Bytes of a control group's path; the kernel's are shorter than a page.
+pub const CGROUP_BYTES_MAX: usize = 4096;
+
 /// Others that clear accessed bits, by name: there are two kinds.
 const DISTURBERS_MAX: u64 = 16;
 
@@ -59,6 +65,8 @@ pub struct Profile {
     pub interval_ms: u32,
     /// Intervals of the whole recording.
     pub intervals: u32,
+    /// How long it took, with the rests between intervals, in ms.
+    pub elapsed_ms: u64,
     /// Who else cleared accessed bits meanwhile, so that touched pages were missed.
     pub disturbed_by: Vec<String>,
     /// The processes.
@@ -70,6 +78,9 @@ pub struct Profile {
 pub struct Process {
     /// The program's name, as the kernel shows it, or a number in its place.
     pub name: String,
+    /// Path of its control group below the mount, with a slash in front, or a number in its place;
+    /// empty where it is not known.
+    pub cgroup: String,
     /// Blocks in which it ever had a page; `blocks * BLOCK_PAGES` is one past its last page
     /// number.
     pub blocks: u32,
@@ -129,6 +140,8 @@ impl Profile {
             INTERVAL_MS_MAX.into(),
         )?;
         check_range("intervals", self.intervals.into(), 1, INTERVALS_MAX.into())?;
+        let longest_ms = u64::from(INTERVALS_MAX) * u64::from(INTERVAL_MS_MAX);
+        check_range("elapsed_ms", self.elapsed_ms, 0, longest_ms)?;
         check_range(
             "processes",
             self.processes.len() as u64,
@@ -145,6 +158,32 @@ impl Profile {
             process.check(number, self.intervals)?;
         }
         Ok(())
+    }
+
+    /// The same with numbers in place of the names of programs and control groups.
+    pub fn without_names(mut self) -> Profile {
+        let mut cgroups = BTreeMap::new();
+        for (process, number) in self.processes.iter_mut().zip(0..) {
+            process.name = format!("process {number}");
+            if !process.cgroup.is_empty() {
+                let next = cgroups.len();
+                let number = *cgroups.entry(process.cgroup.clone()).or_insert(next);
+                process.cgroup = format!("/cgroup {number}");
+            }
+        }
+        self
+    }
+
+    /// A profile of each control group, by its path.
+    pub fn by_cgroup(self) -> BTreeMap<String, Profile> {
+        let mut by_cgroup = BTreeMap::new();
+        let mut whole = self;
+        for process in std::mem::take(&mut whole.processes) {
+            let of_cgroup = by_cgroup.entry(process.cgroup.clone());
+            let profile: &mut Profile = of_cgroup.or_insert_with(|| whole.clone());
+            profile.processes.push(process);
+        }
+        by_cgroup
     }
 }
 
@@ -183,6 +222,7 @@ impl Process {
     fn check(&self, number: usize, intervals: u32) -> Result<(), Invalid> {
         let field = |name: &str| format!("processes[{number}].{name}");
         check_name(&field("name"), &self.name)?;
+        check_cgroup(&field("cgroup"), &self.cgroup)?;
         check_range(&field("blocks"), self.blocks.into(), 1, BLOCKS_MAX.into())?;
         check_range(
             &field("huge_blocks"),
@@ -218,4 +258,16 @@ fn check_name(field: &str, name: &str) -> Result<(), Invalid> {
         return Err(invalid(field, what));
     }
     Ok(())
+}
+
+/// Files are named after it, so it must lead nowhere else.
+fn check_cgroup(field: &str, path: &str) -> Result<(), Invalid> {
+    let is_long = path.len() > CGROUP_BYTES_MAX || path.chars().any(char::is_control);
+    let mut parts = path.split('/').skip(1);
+    let is_path = matches!(path, "" | "/")
+        || path.starts_with('/') && parts.all(|part| !matches!(part, "" | "." | ".."));
+    match is_path && !is_long {
+        true => Ok(()),
+        false => Err(invalid(field, "it is not the path of a control group")),
+    }
 }

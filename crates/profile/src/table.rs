@@ -14,18 +14,24 @@ use crate::columns::{ByteArrayType, Damage, Group, Int32Type, Int64Type, Reader,
 use crate::{BLOCK_PAGES, Interval, Invalid, NAME_BYTES_MAX, Process, Profile, Touched};
 
 /// Of the columns, and of what they mean.
-const VERSION: &str = "1";
+const VERSION: &str = "2";
+
+/// It had neither `cgroup` nor `elapsed_ms`. It is read, and no more written.
+const OLD_VERSION: &str = "1";
 
 /// The key of the version in the file's metadata.
 const KEY: &str = "pghot_profiles";
 
+/// In the order in which they are written and read.
 const SCHEMA: &str = "message profiles {
     required binary host (UTF8);
     required binary kernel (UTF8);
     required int32 interval_ms;
     required int32 intervals;
+    required int64 elapsed_ms;
     required binary disturbed_by (UTF8);
     required int32 process;
+    required binary cgroup (UTF8);
     required binary command (UTF8);
     required int64 memory_pages;
     required int64 huge_pages;
@@ -89,9 +95,11 @@ struct Row {
     kernel: String,
     interval_ms: u32,
     intervals: u32,
+    elapsed_ms: u64,
     /// Names, with commas.
     disturbed_by: String,
     process: u32,
+    cgroup: String,
     command: String,
     blocks: u32,
     huge_blocks: u32,
@@ -134,13 +142,9 @@ impl TableWriter {
         })
     }
 
-    /// Adds the profile of a host, with or without the names of its programs.
-    pub fn add(&mut self, host: &str, profile: &Profile, names: bool) -> Result<(), TableError> {
+    /// Adds the profile of a host.
+    pub fn add(&mut self, host: &str, profile: &Profile) -> Result<(), TableError> {
         for (process, number) in profile.processes.iter().zip(0u32..) {
-            let command = match names {
-                true => process.name.clone(),
-                false => format!("process {number}"),
-            };
             for interval in &process.intervals {
                 let mut cpu_us = interval.cpu_us;
                 for (run, is_lower) in pieces(interval) {
@@ -149,9 +153,11 @@ impl TableWriter {
                         kernel: profile.kernel.clone(),
                         interval_ms: profile.interval_ms,
                         intervals: profile.intervals,
+                        elapsed_ms: profile.elapsed_ms,
                         disturbed_by: profile.disturbed_by.join(","),
                         process: number,
-                        command: command.clone(),
+                        cgroup: process.cgroup.clone(),
+                        command: process.name.clone(),
                         blocks: process.blocks,
                         huge_blocks: process.huge_blocks,
                         interval: interval.number,
@@ -195,8 +201,10 @@ impl TableWriter {
             group.column::<ByteArrayType, _>(&rows, |row| text(&row.kernel))?;
             group.column::<Int32Type, _>(&rows, |row| row.interval_ms as i32)?;
             group.column::<Int32Type, _>(&rows, |row| row.intervals as i32)?;
+            group.column::<Int64Type, _>(&rows, |row| row.elapsed_ms as i64)?;
             group.column::<ByteArrayType, _>(&rows, |row| text(&row.disturbed_by))?;
             group.column::<Int32Type, _>(&rows, |row| row.process as i32)?;
+            group.column::<ByteArrayType, _>(&rows, |row| text(&row.cgroup))?;
             group.column::<ByteArrayType, _>(&rows, |row| text(&row.command))?;
             group.column::<Int64Type, _>(&rows, |row| pages(row.blocks))?;
             group.column::<Int64Type, _>(&rows, |row| pages(row.huge_blocks))?;
@@ -249,24 +257,38 @@ pub fn read(path: &Path, each: &mut dyn FnMut(&str, Profile)) -> Result<(), Tabl
         path: name.clone(),
         why,
     };
-    let reader = Reader::of_file(file, SCHEMA).map_err(damaged)?;
-    if reader.metadata(KEY).map_err(damaged)? != VERSION {
+    let reader = Reader::of_file(file).map_err(damaged)?;
+    let version = reader.metadata(KEY).map_err(damaged)?;
+    let is_old = version == OLD_VERSION;
+    if version != VERSION && !is_old {
         return Err(damaged(Damage::Metadata("version that this pghot reads")));
     }
+    let schema = match is_old {
+        true => old_schema(),
+        false => SCHEMA.to_owned(),
+    };
+    reader.check(&schema).map_err(damaged)?;
     let mut hosts = Hosts {
         path: &name,
         now: None,
         each,
     };
     for group in reader.groups() {
-        for row in rows_of(&mut group.map_err(damaged)?).map_err(damaged)? {
+        for row in rows_of(&mut group.map_err(damaged)?, is_old).map_err(damaged)? {
             hosts.add(row)?;
         }
     }
     hosts.end()
 }
 
-fn rows_of(group: &mut Group<'_>) -> Result<Vec<Row>, Damage> {
+/// Of version 1.
+fn old_schema() -> String {
+    let lines = SCHEMA.split_inclusive('\n');
+    let is_new = |line: &str| line.contains(" elapsed_ms;") || line.contains(" cgroup ");
+    lines.filter(|line| !is_new(line)).collect()
+}
+
+fn rows_of(group: &mut Group<'_>, is_old: bool) -> Result<Vec<Row>, Damage> {
     // A value that does not fit becomes one that the check of the profile refuses, as 0 is no
     // length of an interval.
     let narrow = |values: Vec<i64>, unit: i64| -> Vec<u32> {
@@ -278,8 +300,21 @@ fn rows_of(group: &mut Group<'_>) -> Result<Vec<Row>, Damage> {
     let pages = i64::from(BLOCK_PAGES);
     let (hosts, kernels) = (group.texts()?, group.texts()?);
     let (interval_ms, intervals) = (group.column::<Int32Type>()?, group.column::<Int32Type>()?);
+    let elapsed_ms = match is_old {
+        true => {
+            // Nobody rested. What does not fit is refused as a length of an interval.
+            let both = interval_ms.iter().zip(&intervals);
+            both.map(|(ms, n)| i64::from(*ms).saturating_mul(i64::from(*n)))
+                .collect()
+        }
+        false => group.column::<Int64Type>()?,
+    };
     let disturbed = group.texts()?;
     let processes = group.column::<Int32Type>()?;
+    let cgroups = match is_old {
+        true => vec![String::new(); group.rows()],
+        false => group.texts()?,
+    };
     let commands = group.texts()?;
     let blocks = narrow(group.column::<Int64Type>()?, pages);
     let huge_blocks = narrow(group.column::<Int64Type>()?, pages);
@@ -289,16 +324,19 @@ fn rows_of(group: &mut Group<'_>) -> Result<Vec<Row>, Damage> {
     let first = narrow(group.column::<Int64Type>()?, 1);
     let lengths = narrow(group.column::<Int64Type>()?, 1);
     let tiers = group.texts()?;
-    let mut names = hosts.into_iter().zip(kernels).zip(commands).zip(disturbed);
+    let whose = hosts.into_iter().zip(kernels).zip(disturbed);
+    let mut names = whose.zip(cgroups).zip(commands);
     let row = |n: usize| {
-        let (((host, kernel), command), disturbed_by) = names.next().unwrap_or_default();
+        let ((((host, kernel), disturbed_by), cgroup), command) = names.next().unwrap_or_default();
         Row {
             host,
             kernel,
             interval_ms: interval_ms[n] as u32,
             intervals: intervals[n] as u32,
+            elapsed_ms: elapsed_ms[n] as u64,
             disturbed_by,
             process: processes[n] as u32,
+            cgroup,
             command,
             blocks: blocks[n],
             huge_blocks: huge_blocks[n],
@@ -343,6 +381,7 @@ impl Hosts<'_> {
                 kernel: row.kernel.clone(),
                 interval_ms: row.interval_ms,
                 intervals: row.intervals,
+                elapsed_ms: row.elapsed_ms,
                 disturbed_by: names_of(&row.disturbed_by),
                 processes: Vec::new(),
             },
@@ -379,6 +418,7 @@ impl Host {
             self.process = row.process;
             self.profile.processes.push(Process {
                 name: row.command,
+                cgroup: row.cgroup,
                 blocks: row.blocks,
                 huge_blocks: row.huge_blocks,
                 intervals: Vec::new(),

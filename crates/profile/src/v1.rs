@@ -43,6 +43,7 @@ impl From<ProfileV1> for Profile {
         };
         let process = |old: ProcessV1| Process {
             name: old.name,
+            cgroup: String::new(),
             blocks: old.blocks,
             huge_blocks: old.huge_blocks,
             intervals: old.intervals.into_iter().map(interval).collect(),
@@ -51,6 +52,7 @@ impl From<ProfileV1> for Profile {
             kernel: old.kernel,
             interval_ms: old.interval_ms,
             intervals: old.intervals,
+            elapsed_ms: u64::from(old.interval_ms) * u64::from(old.intervals),
             disturbed_by: Vec::new(),
             processes: old.processes.into_iter().map(process).collect(),
         }

@@ -3,6 +3,7 @@
 
 use serde::Deserialize;
 
+use crate::v3::ProcessV3;
 use crate::{Process, Profile};
 
 /// Its number.
@@ -14,7 +15,7 @@ pub struct ProfileV2 {
     kernel: String,
     interval_ms: u32,
     intervals: u32,
-    processes: Vec<Process>,
+    processes: Vec<ProcessV3>,
 }
 
 impl From<ProfileV2> for Profile {
@@ -24,8 +25,9 @@ impl From<ProfileV2> for Profile {
             kernel: old.kernel,
             interval_ms: old.interval_ms,
             intervals: old.intervals,
+            elapsed_ms: u64::from(old.interval_ms) * u64::from(old.intervals),
             disturbed_by: Vec::new(),
-            processes: old.processes,
+            processes: old.processes.into_iter().map(Process::from).collect(),
         }
     }
 }

@@ -26,6 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         kernel: "made".into(),
         interval_ms: 1000,
         intervals: INTERVALS,
+        elapsed_ms: 0,
         disturbed_by: Vec::new(),
         processes: (0..PROCESSES)
             .map(|number| process(number, blocks))
@@ -53,6 +54,7 @@ fn process(number: u32, blocks: u32) -> Process {
     };
     Process {
         name: format!("made-{number}"),
+        cgroup: String::new(),
         blocks,
         huge_blocks: 0,
         intervals: (0..INTERVALS).map(interval).collect(),

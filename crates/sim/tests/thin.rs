@@ -93,9 +93,11 @@ fn of_a_profile_one_block_in_so_many_is_kept_whole() {
         kernel: String::new(),
         interval_ms: 1000,
         intervals: 8,
+        elapsed_ms: 0,
         disturbed_by: Vec::new(),
         processes: vec![Process {
             name: "x".into(),
+            cgroup: String::new(),
             blocks: 1024,
             huge_blocks: 0,
             intervals: (0..8).map(interval).collect(),

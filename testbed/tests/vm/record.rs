@@ -2,12 +2,16 @@
 //! the simulator makes of it.
 
 use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use pghot_testbed::{Output, Vm, documents};
 use serde_json::Value;
 
-use crate::rig::{Daemon, UNHURRIED, number, source, start_hotset, start_workload};
+use crate::rig::{
+    Daemon, UNHURRIED, go, hold_hotset_in, number, source, start_hotset, start_workload,
+};
 use crate::{Ctx, Test};
 
 pub const TESTS: &[Test] = &[
@@ -25,6 +29,11 @@ pub const TESTS: &[Test] = &[
         "a_recording_keeps_away_from_other_readers",
         "tiered3",
         one_reader,
+    ),
+    Test::new(
+        "a_recording_that_goes_on_keeps_to_its_share",
+        "tiered3",
+        goes_on,
     ),
 ];
 
@@ -213,6 +222,86 @@ fn one_reader(ctx: &mut Ctx) -> Result<()> {
     ensure!(
         gone.stderr.contains(&format!("there is no process {pid}")),
         "{gone:?}"
+    );
+    Ok(())
+}
+
+/// Of one control group, with a small share of a CPU; of its profiles the newest two stay.
+fn goes_on(ctx: &mut Ctx) -> Result<()> {
+    const GROUP: &str = "/sys/fs/cgroup/recorded";
+    const NEWEST: &str = "/tmp/on.profile";
+    const PERCENT: f64 = 10.0;
+    let vm = &ctx.vm;
+    vm.mkdir(GROUP)?;
+    let flags = ["--size-mib", "64", "--seconds", "300"];
+    let mut outside = start_hotset(vm, &flags)?.0;
+    let mut inside = hold_hotset_in(vm, GROUP, &flags)?;
+    go(vm)?;
+    let percent = PERCENT.to_string();
+    let flags = [
+        "--cgroup",
+        "/recorded",
+        "--keep",
+        "2",
+        "--seconds",
+        "3",
+        "--interval-ms",
+        "500",
+        "--stall-max-ms",
+        "300",
+        "--cpu-max-percent",
+        &percent,
+        "--out",
+        NEWEST,
+    ];
+    let mut recording = vm.spawn(&[&["pghot", "record"], &flags[..]].concat())?;
+    let stat = format!("/proc/{}/stat", recording.pid());
+    // To load its program takes a second of an emulated CPU.
+    vm.wait_until("a profile is there", Duration::from_secs(90), || {
+        Ok(vm.exists(NEWEST)? || recording.try_wait()?.is_some())
+    })?;
+    let used = || -> Result<(f64, f64)> {
+        let up = vm.read("/proc/uptime")?;
+        let up = up.split(' ').next().context("no uptime")?.parse()?;
+        let stat = vm.read(&stat).context("the recording has ended")?;
+        let (_, fields) = stat.rsplit_once(')').context("no name")?;
+        let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
+        let ticks = fields[11].parse::<f64>()? + fields[12].parse::<f64>()?;
+        Ok((up, ticks / 100.0))
+    };
+    let before = used()?;
+    sleep(Duration::from_secs(40));
+    let after = used()?;
+    recording.signal(libc::SIGINT)?;
+    let said = recording.wait(Duration::from_secs(30))?.success()?;
+    outside.kill()?;
+    inside.kill()?;
+    let took = 100.0 * (after.1 - before.1) / (after.0 - before.0);
+    ensure!(took < 1.2 * PERCENT, "{took} % of a CPU: {said:?}");
+    let profiles = said
+        .stdout
+        .lines()
+        .filter(|line| line.contains(" intervals of "));
+    ensure!(profiles.count() > 2, "{said:?}");
+    let there = ["", ".1", ".2"].map(|end| vm.exists(&format!("{NEWEST}{end}")));
+    let there: Vec<bool> = there.into_iter().collect::<Result<_, _>>()?;
+    ensure!(there == [true, true, false], "{there:?}");
+    let older = format!("{NEWEST}.1");
+    let shown = vm
+        .exec(&["pghot", "profile", "show", &older, "--json"])?
+        .success()?;
+    let shown: Value = serde_json::from_str(&shown.stdout)?;
+    let rows = shown["profiles"].as_array().context("no rows")?;
+    let row = rows
+        .first()
+        .with_context(|| format!("no program: {shown:#}"))?;
+    ensure!(rows.len() == 1 && row["cgroup"] == "/recorded", "{shown:#}");
+    ensure!(number(row, "/touched_mib_per_s")? > 3.0, "{shown:#}");
+    vm.exec(&["pghot", "profile", "split", &older, "-o", "/tmp/split"])?
+        .success()?;
+    ensure!(
+        vm.exists("/tmp/split/recorded.profile")?,
+        "it was not split"
     );
     Ok(())
 }

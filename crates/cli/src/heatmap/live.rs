@@ -11,7 +11,7 @@ use pghot_profile::Profile;
 use super::ink::Ink;
 use super::{rows, screen, text, width};
 use crate::progress::Progress;
-use crate::record::{self, At};
+use crate::record::{At, Watch, Who};
 
 /// Between two frames.
 const EVERY: Duration = Duration::from_secs(1);
@@ -21,15 +21,21 @@ const LINES_BELOW: usize = 2;
 
 /// Records a process. What is drawn meanwhile is gone afterwards.
 pub fn observe(matches: &ArgMatches, pid: i32) -> Result<Profile> {
+    let mut watch = Watch::begin(matches)?;
+    let who = Who {
+        pids: vec![pid],
+        with_names: true,
+        ..Who::default()
+    };
     let is_text = !matches.get_flag("json") && !matches.contains_id("html");
     if screen().is_none() || !is_text {
         let progress = Progress::new();
         let mut tell = |at: &At, _: &dyn Fn() -> Profile| progress.tell(at.share, &at.sentence);
-        return record::observe(matches, vec![pid], true, &mut tell);
+        return watch.observe(who, &mut tell);
     }
     let ink = Ink::of(|name| std::env::var(name).ok(), stdout().is_terminal());
     let mut film = Film::new(stdout());
-    let profile = record::observe(matches, vec![pid], true, &mut |at, so_far| {
+    let profile = watch.observe(who, &mut |at, so_far| {
         // The terminal may have another size by now.
         let lines = screen().map_or(usize::MAX, |(_, lines)| usize::from(lines));
         let map = |rows| frame(&so_far(), ink, rows, width(matches));

@@ -164,9 +164,11 @@ mod tests {
             kernel: String::new(),
             interval_ms: 1000,
             intervals,
+            elapsed_ms: 0,
             disturbed_by: Vec::new(),
             processes: vec![Process {
                 name: "x".into(),
+                cgroup: String::new(),
                 blocks: 4,
                 huge_blocks: 0,
                 intervals: (0..intervals).map(interval).collect(),

@@ -243,9 +243,11 @@ mod tests {
             kernel: String::new(),
             interval_ms: 1000,
             intervals: 10,
+            elapsed_ms: 0,
             disturbed_by: Vec::new(),
             processes: vec![Process {
                 name: "x".into(),
+                cgroup: String::new(),
                 blocks: 8,
                 huge_blocks: 0,
                 intervals: (0..10).filter(|n| *n != 3).map(interval).collect(),

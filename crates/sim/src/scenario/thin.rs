@@ -85,6 +85,7 @@ fn process(whole: &Process, weight: u32) -> Process {
     };
     Process {
         name: whole.name.clone(),
+        cgroup: whole.cgroup.clone(),
         blocks: whole.blocks.div_ceil(weight),
         huge_blocks: whole.huge_blocks.div_ceil(weight),
         intervals: whole.intervals.iter().map(interval).collect(),

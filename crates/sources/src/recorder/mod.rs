@@ -10,12 +10,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use pghot_engine::Pattern;
 use pghot_hotness::{PfnRange, SECTION_PAGES, Span};
 use pghot_linux::SysRoot;
+use pghot_linux::cgroup;
 use pghot_linux::host::monotonic;
 use pghot_linux::thread_cpu;
 use pghot_linux::topology::Topology;
-use pghot_profile::{Interval, PROCESSES_MAX, Process, Profile, Touched};
+use pghot_profile::{CGROUP_BYTES_MAX, Interval, PROCESSES_MAX, Process, Profile, Touched};
 
 use crate::kernel::Error;
 use crate::kernel::page_tables::clear::{self, ClearCost, FLUSH_DELAY, Method, PidFd};
@@ -35,14 +37,20 @@ const SLEEP_MAX: Duration = Duration::from_millis(100);
 pub struct Order {
     /// The processes; none for all with 8 MiB or more.
     pub pids: Vec<i32>,
+    /// Those of these control groups alone; none for all.
+    pub cgroups: Vec<Pattern>,
     /// Length of an interval. If looking takes longer than that, intervals do, too.
     pub interval: Duration,
     /// How many.
     pub intervals: u32,
+    /// At most so much of one CPU is used, and after an interval that took more nothing is looked
+    /// at for a while. Then it ends after the time that the intervals alone would take, or after
+    /// the first.
+    pub cpus_max: Option<f64>,
     /// How long clearing may keep a process from changing its mappings; see Clearing in the README
     /// of `pgtscan`.
     pub stall_max: Duration,
-    /// Keep the programs' names.
+    /// Keep the names of programs and control groups.
     pub with_names: bool,
 }
 
@@ -57,86 +65,130 @@ pub struct Progress {
     pub touched_pages: u64,
 }
 
-/// Records until the order is done, `stop` says so, or no process is left of those that were named.
-/// `progress` hears of each interval, and may ask for what is recorded so far.
-pub fn record(
-    root: &SysRoot,
-    order: &Order,
-    stop: &AtomicBool,
-    progress: &mut dyn FnMut(Progress, &dyn Fn() -> Profile),
-) -> Result<Profile, Error> {
-    let span = Span::new(&[PfnRange {
-        start: 0,
-        end: FRAMES_END,
-        nid: 0,
-    }])?;
-    let topology = Topology::read(root).map_err(|error| Error::Setup(error.to_string()))?;
-    let mut recorder = Recorder {
-        procs: Procs::new(root, &topology),
-        walker: Walker::load(&span)?,
-        lower_tier: LowerTier::of(&topology),
-        clear_cost: ClearCost::measure(),
-        order,
-        watched: BTreeMap::new(),
-        ended: Vec::new(),
-        out_of_reach: HashMap::new(),
-    };
-    for pid in &order.pids {
-        if recorder.procs.start_time(*pid).is_none() {
-            return Err(Error::Setup(format!("there is no process {pid}")));
-        }
-    }
-    let begin = monotonic();
-    let release = std::fs::read_to_string(root.sysctl("kernel.osrelease")).unwrap_or_default();
-    let so_far = |recorder: &Recorder<'_>, done: u32| Profile {
-        kernel: release.trim().to_owned(),
-        interval_ms: ((monotonic() - begin).as_millis() as u32 / done.max(1)).max(1),
-        intervals: done.max(1),
-        // Known to who asks for the recording.
-        disturbed_by: Vec::new(),
-        processes: recorder.processes(),
-    };
-    let mut done = 0;
-    while done < order.intervals && !stop.load(Ordering::Relaxed) {
-        let touched_pages = recorder.interval(done, stop);
-        let processes = recorder.watched.len();
-        if processes == 0 && !order.pids.is_empty() {
-            break;
-        }
-        done += 1;
-        let at = Progress {
-            intervals: done,
-            processes,
-            touched_pages,
-        };
-        progress(at, &|| so_far(&recorder, done));
-    }
-    let profile = so_far(&recorder, done);
-    profile.check().map_err(|invalid| {
-        let none = profile.processes.is_empty();
-        let why = match none {
-            true => "no process of 8 MiB or more could be watched for an interval".to_owned(),
-            false => invalid.to_string(),
-        };
-        Error::Setup(format!("nothing was recorded: {why}"))
-    })?;
-    Ok(profile)
+/// What records. It is loaded once for all profiles: to load its program costs more than many
+/// intervals.
+pub struct Recorder {
+    walker: Walker,
+    clear_cost: ClearCost,
+    /// CPU time of this thread, of what was also done between intervals, and when that is paid for.
+    used: Duration,
+    paid: Duration,
 }
 
-struct Recorder<'a> {
+impl Recorder {
+    /// Loads it.
+    pub fn load() -> Result<Recorder, Error> {
+        let span = Span::new(&[PfnRange {
+            start: 0,
+            end: FRAMES_END,
+            nid: 0,
+        }])?;
+        Ok(Recorder {
+            used: thread_cpu(),
+            walker: Walker::load(&span)?,
+            clear_cost: ClearCost::measure(),
+            paid: Duration::ZERO,
+        })
+    }
+
+    /// Records until the order is done, `stop` says so, or no process is left of those that were
+    /// named. `progress` hears of each interval, and may ask for what is recorded so far.
+    pub fn record(
+        &mut self,
+        root: &SysRoot,
+        order: &Order,
+        stop: &AtomicBool,
+        progress: &mut dyn FnMut(Progress, &dyn Fn() -> Profile),
+    ) -> Result<Profile, Error> {
+        let begin = monotonic();
+        let topology = Topology::read(root).map_err(|error| Error::Setup(error.to_string()))?;
+        let mut recording = Recording {
+            root,
+            procs: Procs::new(root, &topology),
+            recorder: self,
+            lower_tier: LowerTier::of(&topology),
+            order,
+            watched: BTreeMap::new(),
+            ended: Vec::new(),
+            out_of_reach: HashMap::new(),
+            looked: Duration::ZERO,
+        };
+        for pid in &order.pids {
+            if recording.procs.start_time(*pid).is_none() {
+                return Err(Error::Setup(format!("there is no process {pid}")));
+            }
+        }
+        let release = std::fs::read_to_string(root.sysctl("kernel.osrelease")).unwrap_or_default();
+        let so_far = |recording: &Recording<'_>, done: u32| {
+            let profile = Profile {
+                kernel: release.trim().to_owned(),
+                interval_ms: (recording.looked.as_millis() as u32 / done.max(1)).max(1),
+                intervals: done.max(1),
+                elapsed_ms: (monotonic() - begin).as_millis() as u64,
+                // Known to who asks for the recording.
+                disturbed_by: Vec::new(),
+                processes: recording.processes(),
+            };
+            match order.with_names {
+                true => profile,
+                false => profile.without_names(),
+            }
+        };
+        let end = begin + order.interval * order.intervals;
+        let mut done = 0;
+        while done < order.intervals && recording.rest(done, end, stop) {
+            let touched_pages = recording.interval(done, stop);
+            let processes = recording.watched.len();
+            if processes == 0 && !order.pids.is_empty() {
+                break;
+            }
+            done += 1;
+            let at = Progress {
+                intervals: done,
+                processes,
+                touched_pages,
+            };
+            progress(at, &|| so_far(&recording, done));
+        }
+        let profile = so_far(&recording, done);
+        profile.check().map_err(|invalid| {
+            let none = profile.processes.is_empty();
+            let why = match none {
+                true => "no process of 8 MiB or more could be watched for an interval".to_owned(),
+                false => invalid.to_string(),
+            };
+            Error::Setup(format!("nothing was recorded: {why}"))
+        })?;
+        Ok(profile)
+    }
+}
+
+/// A profile under way.
+struct Recording<'a> {
+    root: &'a SysRoot,
     procs: Procs,
-    walker: Walker,
+    recorder: &'a mut Recorder,
     lower_tier: LowerTier,
-    clear_cost: ClearCost,
     order: &'a Order,
     watched: BTreeMap<i32, Watched>,
     /// Those that are gone.
     ended: Vec<Watched>,
     /// Those that could not be cleared, with their start times: they are not tried again.
     out_of_reach: HashMap<i32, u64>,
+    /// The time of all intervals, without the rests between them.
+    looked: Duration,
 }
 
-impl Recorder<'_> {
+impl Recording<'_> {
+    /// Waits until the intervals before are paid for; returns whether there is time for another.
+    /// The first may come late, so that there is one.
+    fn rest(&self, done: u32, end: Duration, stop: &AtomicBool) -> bool {
+        let is_bounded = self.order.cpus_max.is_some() && done > 0;
+        let latest = if is_bounded { end } else { Duration::MAX };
+        sleep_until(self.recorder.paid.min(latest), stop);
+        !stop.load(Ordering::Relaxed) && monotonic() < latest
+    }
+
     /// One interval of all processes; returns how many pages were touched.
     fn interval(&mut self, number: u32, stop: &AtomicBool) -> u64 {
         let begin = monotonic();
@@ -162,6 +214,14 @@ impl Recorder<'_> {
                 None => self.lose(pid),
             }
         }
+        self.looked += monotonic() - begin;
+        if let Some(cpus_max) = self.order.cpus_max {
+            let Recorder { used, paid, .. } = self.recorder;
+            let price_s = (thread_cpu() - *used).as_secs_f64() / cpus_max;
+            let price = Duration::try_from_secs_f64(price_s).unwrap_or(Duration::MAX);
+            *used = thread_cpu();
+            *paid = (*paid).max(begin).saturating_add(price);
+        }
         touched_pages
     }
 
@@ -178,6 +238,11 @@ impl Recorder<'_> {
             if pid == own || is_known || all == PROCESSES_MAX || self.procs.is_opted_out(pid) {
                 continue;
             }
+            let cgroup = self.cgroup(pid);
+            let mut wanted = self.order.cgroups.iter();
+            if !self.order.cgroups.is_empty() && !wanted.any(|of| of.fits_path(&cgroup)) {
+                continue;
+            }
             let named = self.procs.name_and_cpu_ticks(pid);
             let (Some(start_time), Some((name, cpu_ticks))) = (self.procs.start_time(pid), named)
             else {
@@ -186,17 +251,22 @@ impl Recorder<'_> {
             if self.out_of_reach.get(&pid) == Some(&start_time) {
                 continue;
             }
-            let name = match self.order.with_names {
-                true => name.replace(char::is_control, "?"),
-                false => format!("process {all}"),
-            };
-            let new = Watched::new(name, start_time, cpu_ticks);
+            let name = name.replace(char::is_control, "?");
+            let new = Watched::new(name, cgroup, start_time, cpu_ticks);
             self.watched.insert(pid, new);
             // Where it has memory; what it touched until now is of no interest.
             if self.walk(pid, false).is_none() {
                 self.watched.remove(&pid);
             }
         }
+    }
+
+    /// As a profile has it: empty where it is not known.
+    fn cgroup(&self, pid: i32) -> String {
+        let path = cgroup::of(&self.root.proc, pid as u32);
+        let path = path.filter(|path| path.len() < CGROUP_BYTES_MAX);
+        let printed = path.map(|path| path.replace(char::is_control, "?"));
+        printed.map_or_else(String::new, |path| format!("/{path}"))
     }
 
     /// A process is gone, or was never reached.
@@ -218,6 +288,7 @@ impl Recorder<'_> {
         }
         watched.cpu_ticks = self.procs.name_and_cpu_ticks(pid)?.1;
         let is_short = self
+            .recorder
             .clear_cost
             .is_short(watched.entries, self.order.stall_max);
         if is_short && !watched.is_mostly_huge {
@@ -231,12 +302,12 @@ impl Recorder<'_> {
             let before = thread_cpu();
             clear::clear_refs(&self.procs.file(pid, "clear_refs")).ok()?;
             let took = thread_cpu() - before;
-            self.clear_cost.learn(watched.entries, took);
+            self.recorder.clear_cost.learn(watched.entries, took);
         } else {
             // It clears and flushes at once. A program comes back to a few huge pages sooner than
             // two calls follow each other, and they would all sit in the TLB again.
             watched.method = Method::Cold;
-            self.clear_cost.forget();
+            self.recorder.clear_cost.forget();
             let fd = PidFd::open(pid).ok()?;
             watched
                 .ranges
@@ -255,8 +326,8 @@ impl Recorder<'_> {
             return true;
         }
         let mut flushing = None;
-        self.each_piece(pid, true, &mut |recorder, start| {
-            let walker = &recorder.walker;
+        self.each_piece(pid, true, &mut |recording, start| {
+            let walker = &recording.recorder.walker;
             flushing = clear::flush_range(start, walker.young(), walker.folios());
             flushing.is_none()
         });
@@ -288,8 +359,9 @@ impl Recorder<'_> {
     fn walk(&mut self, pid: i32, leave_shared: bool) -> Option<Seen> {
         let mut watched = self.watched.remove(&pid)?;
         let mut seen = Seen::default();
-        let went = self.each_piece(pid, leave_shared, &mut |recorder, start| {
-            watched.note(&recorder.walker, start, &recorder.lower_tier, &mut seen);
+        let went = self.each_piece(pid, leave_shared, &mut |recording, start| {
+            let walker = &recording.recorder.walker;
+            watched.note(walker, start, &recording.lower_tier, &mut seen);
             true
         });
         watched.entries = seen.entries;
@@ -304,12 +376,12 @@ impl Recorder<'_> {
         &mut self,
         pid: i32,
         leave_shared: bool,
-        each: &mut dyn FnMut(&Recorder<'_>, u64) -> bool,
+        each: &mut dyn FnMut(&Recording<'_>, u64) -> bool,
     ) -> Option<()> {
         for mapping in self.procs.ranges(pid)? {
             let mut start = mapping.start;
             while start < mapping.end {
-                let walked = self.walker.walk(&Request {
+                let walked = self.recorder.walker.walk(&Request {
                     pid,
                     range: start..mapping.end,
                     nid: 0,

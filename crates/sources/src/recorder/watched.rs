@@ -45,6 +45,7 @@ pub(super) struct Watched {
     blocks: HashMap<u64, u32>,
     huge_blocks: HashSet<u32>,
     name: String,
+    cgroup: String,
     pub intervals: Vec<Interval>,
 }
 
@@ -64,7 +65,7 @@ pub(super) struct Seen {
 }
 
 impl Watched {
-    pub fn new(name: String, start_time: u64, cpu_ticks: u64) -> Watched {
+    pub fn new(name: String, cgroup: String, start_time: u64, cpu_ticks: u64) -> Watched {
         Watched {
             start_time,
             cpu_ticks,
@@ -76,6 +77,7 @@ impl Watched {
             blocks: HashMap::new(),
             huge_blocks: HashSet::new(),
             name,
+            cgroup,
             intervals: Vec::new(),
         }
     }
@@ -165,6 +167,7 @@ impl Watched {
         };
         Some(Process {
             name: self.name.clone(),
+            cgroup: self.cgroup.clone(),
             blocks: order.len() as u32,
             huge_blocks: self.huge_blocks.len() as u32,
             intervals: self.intervals.iter().map(interval).collect(),
@@ -201,7 +204,7 @@ mod tests {
 
     #[test]
     fn blocks_come_in_the_order_of_their_addresses() {
-        let mut watched = Watched::new("x".into(), 0, 0);
+        let mut watched = Watched::new("x".into(), "/y".into(), 0, 0);
         let mut seen = Seen::default();
         let page = |block: u64, page: u64| block * BLOCK_BYTES + page * PAGE_BYTES;
         watched.touch(page(1000, 5), 1, false, &mut seen);
@@ -218,7 +221,7 @@ mod tests {
             lower: Touched::of(seen.lower),
         });
         let process = watched.so_far().unwrap();
-        assert_eq!(process.blocks, 2);
+        assert_eq!((process.blocks, &process.cgroup[..]), (2, "/y"));
         let runs = |touched: &Touched| touched.runs().collect::<Vec<_>>();
         let interval = &process.intervals[0];
         assert_eq!(runs(&interval.touched), [0..512, 517..520, 1023..1024]);

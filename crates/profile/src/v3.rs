@@ -1,0 +1,53 @@
+//! Version 3 of the format: it did not know control groups, nor rests between intervals. It is read,
+//! and no more written.
+
+use serde::Deserialize;
+
+use crate::{Interval, Process, Profile};
+
+/// Its number.
+pub const VERSION: u16 = 3;
+
+/// As [`Profile`].
+#[derive(Deserialize)]
+pub struct ProfileV3 {
+    kernel: String,
+    interval_ms: u32,
+    intervals: u32,
+    disturbed_by: Vec<String>,
+    processes: Vec<ProcessV3>,
+}
+
+/// As [`Process`]; version 2 has the same.
+#[derive(Deserialize)]
+pub struct ProcessV3 {
+    name: String,
+    blocks: u32,
+    huge_blocks: u32,
+    intervals: Vec<Interval>,
+}
+
+impl From<ProfileV3> for Profile {
+    fn from(old: ProfileV3) -> Profile {
+        Profile {
+            kernel: old.kernel,
+            interval_ms: old.interval_ms,
+            intervals: old.intervals,
+            elapsed_ms: u64::from(old.interval_ms) * u64::from(old.intervals),
+            disturbed_by: old.disturbed_by,
+            processes: old.processes.into_iter().map(Process::from).collect(),
+        }
+    }
+}
+
+impl From<ProcessV3> for Process {
+    fn from(old: ProcessV3) -> Process {
+        Process {
+            name: old.name,
+            cgroup: String::new(),
+            blocks: old.blocks,
+            huge_blocks: old.huge_blocks,
+            intervals: old.intervals,
+        }
+    }
+}

@@ -14,6 +14,7 @@
 //! ```
 
 mod agings;
+mod lists;
 mod reclaim;
 mod report;
 mod shares;
@@ -27,6 +28,7 @@ use pghot_hotness::Nid;
 use crate::exchange::{Exchange, FaultTimes, Outcomes, Rest, Round};
 use crate::{Outcome, Settings, Totals, Waiting};
 use agings::Agings;
+use lists::Lists;
 use survey::Survey;
 
 pub use reclaim::{Generation, Lruvec, Reclaim, Unable};
@@ -51,6 +53,8 @@ struct Target {
     waiting: Waiting,
     /// As it was when the pass began.
     room_pages: u64,
+    /// How many there are.
+    targets: usize,
 }
 
 /// What the migrators know.
@@ -82,6 +86,7 @@ pub struct Demoter {
     report: DemoterReport,
     /// By target.
     agings: BTreeMap<Nid, Agings>,
+    lists: Lists,
     /// When the longest idle pages may be tried again.
     longest_again_ms: u64,
     /// When pages last waited for room.
@@ -130,6 +135,7 @@ impl Demoter {
                     nid,
                     waiting: *waiting,
                     room_pages,
+                    targets: demand.waiting.len(),
                 };
                 self.make_room(&target, settings, machine);
             }
@@ -165,14 +171,16 @@ impl Demoter {
         let is_narrow = !may_try_longest && !self.exchange.takes_counted(settings);
         if is_narrow {
             self.search(now_ms, settings);
-            // The kernel's answer is a line for each cgroup and generation.
-            if !self.is_due(nid, now_ms, settings) {
-                return;
-            }
+        }
+        let is_due = !is_narrow || self.is_due(nid, now_ms, settings);
+        // The second of a pair must come in time.
+        let is_open = self.agings.get(&nid).is_some_and(Agings::is_open);
+        if !is_due || (self.lists.is_early(nid, now_ms) && !is_open) {
+            return;
         }
         let lruvecs = match settings.demote_rate_limit_mbps {
             0 => Err(Unable::SwitchedOff),
-            _ => may_go(nid, settings, machine),
+            _ => self.may_go(target, settings, machine),
         };
         let lruvecs = match lruvecs {
             Ok(lruvecs) => lruvecs,
@@ -203,7 +211,7 @@ impl Demoter {
             self.search(now_ms, settings);
         }
         if self.age(nid, &lruvecs, settings, machine)
-            && let Ok(lruvecs) = may_go(nid, settings, machine)
+            && let Ok(lruvecs) = self.may_go(target, settings, machine)
         {
             // At once, for soon the others will have been touched as well.
             let survey = Survey::new(&lruvecs, self.exchange.idle_ms(settings));
@@ -308,13 +316,20 @@ impl Demoter {
         self.report.aging_ms_max = self.report.aging_ms_max.max(took_ms);
         agings.note(began_ms, now_ms, idle_ms)
     }
-}
 
-/// The lruvecs of a node, but for those that a policy keeps where they are.
-fn may_go(nid: Nid, settings: &Settings, machine: &mut dyn Reclaim) -> Result<Vec<Lruvec>, Unable> {
-    let mut lruvecs = machine.lruvecs(nid)?;
-    lruvecs.retain(|lruvec| settings.policies.may_go(&lruvec.cgroup));
-    Ok(lruvecs)
+    /// The lruvecs of a target, but for those that a policy keeps where they are.
+    fn may_go(
+        &mut self,
+        target: &Target,
+        settings: &Settings,
+        machine: &mut dyn Reclaim,
+    ) -> Result<Vec<Lruvec>, Unable> {
+        let began_ms = machine.now_ms();
+        let mut lruvecs = machine.lruvecs(target.nid)?;
+        (self.lists).note(target.nid, began_ms, machine.now_ms(), target.targets);
+        lruvecs.retain(|lruvec| settings.policies.may_go(&lruvec.cgroup));
+        Ok(lruvecs)
+    }
 }
 
 #[cfg(test)]

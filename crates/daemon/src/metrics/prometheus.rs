@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use pghot_engine::marking::MarkingReport;
 use pghot_engine::{
     Batch, Found, Gates, History, Journal, Machine, Migrator, Outcome, Pattern, Pid, Place,
     Policies, Policy, Program,
@@ -158,6 +159,7 @@ impl Daemon {
         write(&proc.join("zoneinfo"), &host_says("zoneinfo"));
         let (shared, _) = daemon_of(dir.path(), 2);
         has_cgroups(&shared);
+        *lock(&shared.demoter.marking) = Some(MarkingReport::default());
         let mut host = Host::default();
         let passing = Arc::clone(&shared);
         let (history, gates) = (History::default(), Gates::default());

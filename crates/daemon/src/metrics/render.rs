@@ -142,6 +142,7 @@ fn value(encoder: &mut MetricEncoder<'_>, kind: Kind, value: &Value) -> fmt::Res
 mod tests {
     use std::collections::BTreeSet;
 
+    use pghot_engine::marking::MarkingReport;
     use pghot_engine::{Held, Outcome};
 
     use super::*;
@@ -199,6 +200,7 @@ mod tests {
             past: Default::default(),
             details: Default::default(),
         });
+        status.marking = Some(MarkingReport::default());
         status.latency.samples = 3;
         status.latency.sum_ms = 1510.0;
         status.latency.counts = vec![1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1];

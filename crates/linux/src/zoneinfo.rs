@@ -1,5 +1,5 @@
-//! What `/proc/zoneinfo` says: watermarks and free pages of each zone, and seven lines for each CPU,
-//! of which a few matter, so they are passed over until one is asked for.
+//! What `/proc/zoneinfo` says: watermarks and free pages of each zone, and seven lines for each
+//! CPU, of which a few matter, so they are passed over until one is asked for.
 
 /// More than any kernel's MAX_NR_ZONES (6).
 const MAX_ZONES: usize = 8;

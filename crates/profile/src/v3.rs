@@ -1,5 +1,5 @@
-//! Version 3 of the format: it did not know control groups, nor rests between intervals. It is read,
-//! and no more written.
+//! Version 3 of the format: it did not know control groups, nor rests between intervals. It is
+//! read, and no more written.
 
 use serde::Deserialize;
 

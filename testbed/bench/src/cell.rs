@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::guest::{Growth, Snapshot, Watchers, node_kib};
+use crate::guest::{Growth, Snapshot, Watchers};
+use crate::room;
 use crate::setting::Setting;
 use crate::systems::{self, Home, Running};
 use crate::workloads::{self, Job, Ran, Scope, Size, Workload};
@@ -34,9 +35,6 @@ const OTHER_CPUS: &str = "2-3";
 
 /// The witness's file.
 const REPORT: &str = "witness.json";
-
-/// What is kept free in the top tier when a workload is sized.
-pub const RESERVE_MIB: u64 = 64;
 
 /// What came of it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -148,14 +146,13 @@ impl Guest {
         let system = systems::find(&setting.system).context("no such system")?;
         self.vm.set_limit(GUEST_LIMIT);
         let vm = &self.vm;
-        // What the workload before has left behind.
-        vm.write("/proc/sys/vm/drop_caches", "3")?;
-        if setting.backing == "thp" {
-            vm.write("/proc/sys/vm/compact_memory", "1")?;
-        }
+        self.clean_up(setting)?;
         let tiers = self.machine.tiers();
         let (fast, slow) = (&tiers[0], &tiers[tiers.len() - 1]);
-        let room_mib = (node_kib(vm, fast[0], "MemFree")? >> 10).saturating_sub(RESERVE_MIB);
+        let room_mib = match self.scope {
+            Scope::Nothing => room::as_it_is(vm, fast[0])?,
+            _ => room::level(vm, fast[0], self.machine.nodes[fast[0]].memory_mib)?,
+        };
         let prepared = workload.prepare(&Job {
             vm,
             setting,
@@ -177,6 +174,9 @@ impl Guest {
                 // Threads of the kernel may refuse: what they copy when they move pages is little.
                 let _ = vm.write(&format!("{OTHERS}/cgroup.procs"), pid);
             }
+        }
+        if self.scope != Scope::Nothing {
+            room::fill(vm, fast[0])?;
         }
         let before = Snapshot::take(vm, &self.watchers)?;
         let look = || Ok(Snapshot::take(vm, &self.watchers)?.since(&before));
@@ -208,6 +208,15 @@ impl Guest {
         };
         self.stop()?;
         Ok(outcome)
+    }
+
+    /// What the workload before has left behind goes.
+    fn clean_up(&self, setting: &Setting) -> Result<()> {
+        self.vm.write("/proc/sys/vm/drop_caches", "3")?;
+        if setting.backing == "thp" {
+            self.vm.write("/proc/sys/vm/compact_memory", "1")?;
+        }
+        Ok(())
     }
 
     /// What the witness saw; nothing if there is none.

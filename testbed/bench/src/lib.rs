@@ -8,6 +8,7 @@
 //! | [`workloads`] | what they are compared by |
 //! | [`cell`] | one workload under one system: what is run and what is kept of it |
 //! | [`setting`] | what a cell runs, and its name |
+//! | [`room`] | the top tier's free memory when a workload begins: the same for all systems |
 //! | [`guest`] | counters and CPU time of the guest, before and after |
 //! | [`matrix`] | which cells there are, and those that are done |
 //! | [`score`] | from counts to modelled time |
@@ -28,6 +29,7 @@ pub mod model;
 pub mod preset;
 pub mod progress;
 pub mod report;
+pub mod room;
 pub mod score;
 pub mod setting;
 pub mod summary;

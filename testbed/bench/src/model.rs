@@ -17,7 +17,8 @@ use pghot_witness::report::Slice;
 use pghot_workloads::plans::{self, Size};
 use serde::{Deserialize, Serialize};
 
-use crate::cell::{Outcome, RESERVE_MIB};
+use crate::cell::Outcome;
+use crate::room::{FULL_MIB, MAKING_MIB};
 use crate::setting::Setting;
 
 /// Workloads that nobody looks at while the model is mended: what it is worth elsewhere.
@@ -159,7 +160,12 @@ fn scenario(outcome: &Outcome, outcomes: &[Outcome]) -> Result<Option<Scenario>>
     });
     let guest = Machine::load(&setting.machine)?;
     // What was free when the workload began: the kernel and the programs have the rest.
-    let free_mib = outcome.room_pages / PAGES_PER_MIB + RESERVE_MIB;
+    let near_pages = outcome.ready["near_pages"].as_u64().unwrap_or(0);
+    let spare_mib = match near_pages >= outcome.room_pages {
+        true => FULL_MIB,
+        false => MAKING_MIB,
+    };
+    let free_mib = outcome.room_pages / PAGES_PER_MIB + spare_mib;
     let nodes = guest.nodes.iter().map(|node| {
         let memory_mib = if node.cpus > 0 {
             free_mib

@@ -260,18 +260,9 @@ fn goes_on(ctx: &mut Ctx) -> Result<()> {
     vm.wait_until("a profile is there", Duration::from_secs(90), || {
         Ok(vm.exists(NEWEST)? || recording.try_wait()?.is_some())
     })?;
-    let used = || -> Result<(f64, f64)> {
-        let up = vm.read("/proc/uptime")?;
-        let up = up.split(' ').next().context("no uptime")?.parse()?;
-        let stat = vm.read(&stat).context("the recording has ended")?;
-        let (_, fields) = stat.rsplit_once(')').context("no name")?;
-        let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
-        let ticks = fields[11].parse::<f64>()? + fields[12].parse::<f64>()?;
-        Ok((up, ticks / 100.0))
-    };
-    let before = used()?;
+    let before = cpu_time(vm, &stat)?;
     sleep(Duration::from_secs(40));
-    let after = used()?;
+    let after = cpu_time(vm, &stat)?;
     recording.signal(libc::SIGINT)?;
     let said = recording.wait(Duration::from_secs(30))?.success()?;
     outside.kill()?;
@@ -283,10 +274,26 @@ fn goes_on(ctx: &mut Ctx) -> Result<()> {
         .lines()
         .filter(|line| line.contains(" intervals of "));
     ensure!(profiles.count() > 2, "{said:?}");
-    let there = ["", ".1", ".2"].map(|end| vm.exists(&format!("{NEWEST}{end}")));
+    newest_two(vm, NEWEST)
+}
+
+/// By the guest's clock, and of a process, in s.
+fn cpu_time(vm: &Vm, stat: &str) -> Result<(f64, f64)> {
+    let up = vm.read("/proc/uptime")?;
+    let up = up.split(' ').next().context("no uptime")?.parse()?;
+    let stat = vm.read(stat).context("the recording has ended")?;
+    let (_, fields) = stat.rsplit_once(')').context("no name")?;
+    let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
+    let ticks = fields[11].parse::<f64>()? + fields[12].parse::<f64>()?;
+    Ok((up, ticks / 100.0))
+}
+
+/// There are two, and the older one is of the program in the group.
+fn newest_two(vm: &Vm, newest: &str) -> Result<()> {
+    let there = ["", ".1", ".2"].map(|end| vm.exists(&format!("{newest}{end}")));
     let there: Vec<bool> = there.into_iter().collect::<Result<_, _>>()?;
     ensure!(there == [true, true, false], "{there:?}");
-    let older = format!("{NEWEST}.1");
+    let older = format!("{newest}.1");
     let shown = vm
         .exec(&["pghot", "profile", "show", &older, "--json"])?
         .success()?;

@@ -1,0 +1,64 @@
+//! The free memory of the top tier when a workload begins: the same for all systems.
+//!
+//! What a guest has free after its boot differs by 40 MiB from one to the next. So what is beyond a
+//! share of the node is taken away first, as reserved huge pages, which nobody can reclaim; and all
+//! systems get a workload of the same size. To make its memory takes some room for a moment. Where
+//! it fills the top tier that goes as well, after the system has started: the tier is full then, as
+//! that of a server is, and what is won by filling free memory is not taken for what is won by
+//! telling pages apart.
+
+use anyhow::{Context, Result};
+use pghot_testbed::Vm;
+
+use crate::guest::node_kib;
+
+/// Of a node's memory, what a workload may have.
+const SHARE: (u64, u64) = (5, 8);
+
+/// What is free beside a workload that is being made.
+pub const MAKING_MIB: u64 = 64;
+
+/// What is free beside one that fills the top tier, when it begins: some times the distance between
+/// the kernel's watermarks.
+pub const FULL_MIB: u64 = 16;
+
+/// Leaves as much room in a node of so much memory as every guest has; returns how much, in MiB.
+pub fn level(vm: &Vm, nid: usize, memory_mib: u64) -> Result<u64> {
+    reserve(vm, nid, 0)?;
+    let wanted_mib = memory_mib * SHARE.0 / SHARE.1;
+    let beyond_mib = free_mib(vm, nid)?.saturating_sub(MAKING_MIB + wanted_mib);
+    reserve(vm, nid, beyond_mib)?;
+    Ok(as_it_is(vm, nid)?.min(wanted_mib))
+}
+
+/// How much room there is, in MiB.
+pub fn as_it_is(vm: &Vm, nid: usize) -> Result<u64> {
+    Ok(free_mib(vm, nid)?.saturating_sub(MAKING_MIB))
+}
+
+/// Takes what is left beside a workload that fills the node.
+pub fn fill(vm: &Vm, nid: usize) -> Result<()> {
+    let free_mib = free_mib(vm, nid)?;
+    if free_mib > MAKING_MIB {
+        return Ok(());
+    }
+    let reserved = vm.read(&reserved_path(nid))?;
+    let reserved_mib = 2 * reserved
+        .trim()
+        .parse::<u64>()
+        .context("no number of pages")?;
+    reserve(vm, nid, reserved_mib + free_mib.saturating_sub(FULL_MIB))
+}
+
+fn free_mib(vm: &Vm, nid: usize) -> Result<u64> {
+    Ok(node_kib(vm, nid, "MemFree")? >> 10)
+}
+
+fn reserve(vm: &Vm, nid: usize, mib: u64) -> Result<()> {
+    Ok(vm.write(&reserved_path(nid), (mib / 2).to_string())?)
+}
+
+/// Huge pages of 2 MiB.
+fn reserved_path(nid: usize) -> String {
+    format!("/sys/devices/system/node/node{nid}/hugepages/hugepages-2048kB/nr_hugepages")
+}

@@ -1,6 +1,7 @@
 //! `pghot record`: an access profile of what runs on this machine, for the simulator.
 
 use std::collections::BTreeSet;
+use std::io::{IsTerminal, stderr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -138,8 +139,12 @@ pub fn run(matches: &ArgMatches) -> Result<()> {
         // Before a minute of recording, not after.
         let part = Part::create(path)?;
         let progress = Progress::new();
+        // All day, nobody wants a line every ten seconds.
+        let is_told = keep.is_none() || stderr().is_terminal();
         let profile = watch.observe(who(matches), &mut |at, _| {
-            progress.tell(at.share, &at.sentence);
+            if is_told {
+                progress.tell(at.share, &at.sentence);
+            }
         });
         let profile = match profile {
             // It had hardly begun another one.

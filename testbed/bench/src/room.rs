@@ -26,7 +26,8 @@ pub const FULL_MIB: u64 = 16;
 pub fn level(vm: &Vm, nid: usize, memory_mib: u64) -> Result<u64> {
     reserve(vm, nid, 0)?;
     let wanted_mib = memory_mib * SHARE.0 / SHARE.1;
-    let beyond_mib = free_mib(vm, nid)?.saturating_sub(MAKING_MIB + wanted_mib);
+    // One huge page is left, so that what is taken in between makes no difference.
+    let beyond_mib = free_mib(vm, nid)?.saturating_sub(MAKING_MIB + wanted_mib + 2);
     reserve(vm, nid, beyond_mib)?;
     Ok(as_it_is(vm, nid)?.min(wanted_mib))
 }

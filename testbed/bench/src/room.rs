@@ -18,9 +18,10 @@ const SHARE: (u64, u64) = (5, 8);
 /// What is free beside a workload that is being made.
 pub const MAKING_MIB: u64 = 64;
 
-/// What is free beside one that fills the top tier, when it begins: some times the distance between
-/// the kernel's watermarks.
-pub const FULL_MIB: u64 = 16;
+/// What is free beside one that fills the top tier, when it begins: a little more than the promo
+/// watermark, which is 29 MiB of a node of 512 where huge pages are on. With less kswapd would run
+/// from the start.
+pub const FULL_MIB: u64 = 32;
 
 /// Leaves as much room in a node of so much memory as every guest has; returns how much, in MiB.
 pub fn level(vm: &Vm, nid: usize, memory_mib: u64) -> Result<u64> {

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use crate::root::SysRoot;
-use crate::topology::PAGE_SHIFT;
+use crate::topology::{PAGE_SHIFT, meminfo_kib};
 
 /// Files of nodes, kept open.
 #[derive(Debug)]
@@ -41,15 +41,10 @@ impl FreePages {
         }
         let mut buffer = [0; 256];
         let length = self.files.get(&nid)?.read_at(&mut buffer, 0).ok()?;
-        parse(std::str::from_utf8(&buffer[..length]).ok()?)
+        // The second line; the last is cut off.
+        let text = std::str::from_utf8(&buffer[..length]).ok()?;
+        Some(meminfo_kib(text, "MemFree:")? >> (PAGE_SHIFT - 10))
     }
-}
-
-/// The second line is `Node 0 MemFree:        16314084 kB`.
-fn parse(text: &str) -> Option<u64> {
-    let (_, value) = text.split_once("MemFree:")?;
-    let (kib, _) = value.trim_ascii_start().split_once(" kB")?;
-    Some(kib.parse::<u64>().ok()? >> (PAGE_SHIFT - 10))
 }
 
 #[cfg(test)]

@@ -293,11 +293,15 @@ fn read_distances(dir: &Path, online: &[u32]) -> Result<Vec<(u32, u32)>, ReadErr
 fn read_memory_mib(dir: &Path) -> Result<u64, ReadError> {
     let path = dir.join("meminfo");
     let text = read_text(&path)?;
-    // "Node 0 MemTotal:       16314084 kB"
-    let kib = text.lines().find_map(|line| {
-        let (_, value) = line.split_once("MemTotal:")?;
-        value.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
-    });
+    let kib = meminfo_kib(&text, "MemTotal:");
     kib.map(|kib| kib / 1024)
         .ok_or_else(|| ReadError::malformed(&path, "a MemTotal line in kB", &text))
+}
+
+/// A value of a node's `meminfo`, such as `Node 0 MemTotal:       16314084 kB`, in KiB.
+pub fn meminfo_kib(text: &str, name: &str) -> Option<u64> {
+    text.lines().find_map(|line| {
+        let (_, value) = line.split_once(name)?;
+        value.trim().strip_suffix("kB")?.trim().parse().ok()
+    })
 }

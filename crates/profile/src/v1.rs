@@ -3,7 +3,9 @@
 
 use serde::Deserialize;
 
-use crate::{Interval, Process, Profile, Touched};
+use crate::v2::ProfileV2;
+use crate::v3::ProcessV3;
+use crate::{Interval, Profile, Touched};
 
 /// Its number.
 pub const VERSION: u16 = 1;
@@ -41,20 +43,18 @@ impl From<ProfileV1> for Profile {
             touched: old.touched,
             lower: Touched::default(),
         };
-        let process = |old: ProcessV1| Process {
+        let process = |old: ProcessV1| ProcessV3 {
             name: old.name,
-            cgroup: String::new(),
             blocks: old.blocks,
             huge_blocks: old.huge_blocks,
             intervals: old.intervals.into_iter().map(interval).collect(),
         };
-        Profile {
+        ProfileV2 {
             kernel: old.kernel,
             interval_ms: old.interval_ms,
             intervals: old.intervals,
-            elapsed_ms: u64::from(old.interval_ms) * u64::from(old.intervals),
-            disturbed_by: Vec::new(),
             processes: old.processes.into_iter().map(process).collect(),
         }
+        .into()
     }
 }

@@ -11,20 +11,20 @@ pub const VERSION: u16 = 3;
 /// As [`Profile`].
 #[derive(Deserialize)]
 pub struct ProfileV3 {
-    kernel: String,
-    interval_ms: u32,
-    intervals: u32,
-    disturbed_by: Vec<String>,
-    processes: Vec<ProcessV3>,
+    pub kernel: String,
+    pub interval_ms: u32,
+    pub intervals: u32,
+    pub disturbed_by: Vec<String>,
+    pub processes: Vec<ProcessV3>,
 }
 
-/// As [`Process`]; version 2 has the same.
+/// As [`Process`].
 #[derive(Deserialize)]
 pub struct ProcessV3 {
-    name: String,
-    blocks: u32,
-    huge_blocks: u32,
-    intervals: Vec<Interval>,
+    pub name: String,
+    pub blocks: u32,
+    pub huge_blocks: u32,
+    pub intervals: Vec<Interval>,
 }
 
 impl From<ProfileV3> for Profile {

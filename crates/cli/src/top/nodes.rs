@@ -3,7 +3,7 @@
 use std::fs;
 
 use pghot_linux::SysRoot;
-use pghot_linux::topology::parse_range_list;
+use pghot_linux::topology::{meminfo_kib, parse_range_list};
 
 /// The memory of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,8 +23,9 @@ pub fn read(root: &SysRoot) -> Vec<NodeMemory> {
     let nids = parse_range_list(online.trim()).unwrap_or_default();
     let memory = |nid: u32| {
         let text = fs::read_to_string(nodes.join(format!("node{nid}/meminfo"))).ok()?;
-        let total_bytes = field(&text, "MemTotal:")?;
-        let free_bytes = field(&text, "MemFree:").unwrap_or_default();
+        let bytes = |name| meminfo_kib(&text, name)?.checked_mul(1024);
+        let total_bytes = bytes("MemTotal:")?;
+        let free_bytes = bytes("MemFree:").unwrap_or_default();
         (total_bytes > 0).then_some(NodeMemory {
             nid,
             total_bytes,
@@ -32,16 +33,6 @@ pub fn read(root: &SysRoot) -> Vec<NodeMemory> {
         })
     };
     nids.into_iter().filter_map(memory).collect()
-}
-
-/// A line such as `Node 0 MemFree: 1234 kB`, in bytes.
-fn field(text: &str, name: &str) -> Option<u64> {
-    let mut lines = text.lines();
-    lines.find_map(|line| {
-        let (_, value) = line.split_once(name)?;
-        let kib: u64 = value.trim().strip_suffix("kB")?.trim().parse().ok()?;
-        kib.checked_mul(1024)
-    })
 }
 
 #[cfg(test)]

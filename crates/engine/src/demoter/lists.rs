@@ -18,11 +18,12 @@ impl Lists {
         self.0.get(&nid).is_some_and(|again_ms| now_ms < *again_ms)
     }
 
-    /// One was read for a target, of so many that wait for room.
-    pub fn note(&mut self, nid: Nid, began_ms: u64, ended_ms: u64, targets: usize) {
-        let rest_ms = ended_ms.saturating_sub(began_ms) * SHARE * targets as u64;
-        let again_ms = self.0.entry(nid).or_default();
-        *again_ms = (*again_ms).max(ended_ms) + rest_ms;
+    /// One was read for a target.
+    pub fn note(&mut self, nid: Nid, began_ms: u64, ended_ms: u64) {
+        let again_ms = self.0.get(&nid).copied().unwrap_or(0).max(ended_ms);
+        self.0.insert(nid, again_ms);
+        let rest_ms = ended_ms.saturating_sub(began_ms) * SHARE * self.0.len() as u64;
+        self.0.insert(nid, again_ms + rest_ms);
     }
 }
 
@@ -38,7 +39,7 @@ mod tests {
             while now_ms < 101_000 {
                 for nid in 0..targets {
                     if !lists.is_early(nid, now_ms) {
-                        lists.note(nid, now_ms, now_ms + 20, targets as usize);
+                        lists.note(nid, now_ms, now_ms + 20);
                         (now_ms, took_ms) = (now_ms + 20, took_ms + 20);
                     }
                 }
@@ -52,7 +53,7 @@ mod tests {
     #[test]
     fn what_takes_no_time_is_read_each_time() {
         let mut lists = Lists::default();
-        lists.note(0, 1000, 1000, 1);
+        lists.note(0, 1000, 1000);
         assert!(!lists.is_early(0, 1000));
     }
 }

@@ -53,8 +53,6 @@ struct Target {
     waiting: Waiting,
     /// As it was when the pass began.
     room_pages: u64,
-    /// How many there are.
-    targets: usize,
 }
 
 /// What the migrators know.
@@ -135,7 +133,6 @@ impl Demoter {
                     nid,
                     waiting: *waiting,
                     room_pages,
-                    targets: demand.waiting.len(),
                 };
                 self.make_room(&target, settings, machine);
             }
@@ -180,7 +177,7 @@ impl Demoter {
         }
         let lruvecs = match settings.demote_rate_limit_mbps {
             0 => Err(Unable::SwitchedOff),
-            _ => self.may_go(target, settings, machine),
+            _ => self.may_go(nid, settings, machine),
         };
         let lruvecs = match lruvecs {
             Ok(lruvecs) => lruvecs,
@@ -211,7 +208,7 @@ impl Demoter {
             self.search(now_ms, settings);
         }
         if self.age(nid, &lruvecs, settings, machine)
-            && let Ok(lruvecs) = self.may_go(target, settings, machine)
+            && let Ok(lruvecs) = self.may_go(nid, settings, machine)
         {
             // At once, for soon the others will have been touched as well.
             let survey = Survey::new(&lruvecs, self.exchange.idle_ms(settings));
@@ -317,16 +314,16 @@ impl Demoter {
         agings.note(began_ms, now_ms, idle_ms)
     }
 
-    /// The lruvecs of a target, but for those that a policy keeps where they are.
+    /// The lruvecs of a node, but for those that a policy keeps where they are.
     fn may_go(
         &mut self,
-        target: &Target,
+        nid: Nid,
         settings: &Settings,
         machine: &mut dyn Reclaim,
     ) -> Result<Vec<Lruvec>, Unable> {
         let began_ms = machine.now_ms();
-        let mut lruvecs = machine.lruvecs(target.nid)?;
-        (self.lists).note(target.nid, began_ms, machine.now_ms(), target.targets);
+        let mut lruvecs = machine.lruvecs(nid)?;
+        self.lists.note(nid, began_ms, machine.now_ms());
         lruvecs.retain(|lruvec| settings.policies.may_go(&lruvec.cgroup));
         Ok(lruvecs)
     }

@@ -29,8 +29,11 @@ const KNOWN_NS: u64 = 1_000_000_000;
 /// `pgdat_free_space_enough()`: 1 GiB, in pages.
 const ENOUGH_FREE_PAGES: u64 = (1 << 30) >> PAGE_SHIFT;
 
-/// A per-CPU list is filled up from its zone when it runs empty: `zone_batchsize()` at most.
+/// A per-CPU list is filled up from its zone when it runs empty: by `zone_batchsize()` at most,
+/// which doubles each time that nothing was freed in between, up to 32 times it
+/// (`CONFIG_PCP_BATCH_SCALE_MAX`, since 6.7).
 const LIST_BATCH_PAGES: u64 = 64;
+const LIST_FILL_MAX_PAGES: u64 = LIST_BATCH_PAGES << 5;
 
 /// All zones of the machine at one moment, and what has changed since.
 #[derive(Debug)]
@@ -126,6 +129,10 @@ impl Watermarks {
     /// all, they come from the zone itself; so no more count than leave it half a step above its
     /// low watermark, where kswapd is woken.
     ///
+    /// And the last page of a batch may fill that list up with far more than the batch takes. So
+    /// that much is left above the low watermark as well, which makes a difference in zones of less
+    /// than 8 GiB, whose high watermark is nearer.
+    ///
     /// Conservative in two ways: ZONE_DMA is not counted, though movable allocations may fall
     /// back to it; a zone below its mark counts as 0. Not seen: free pages in high-order atomic
     /// reserves, which the kernel does not print.
@@ -134,7 +141,9 @@ impl Watermarks {
             let list = at_cpu.map_or(0, |cpu| zone.list_pages(&self.text, cpu));
             let at_hand = list.saturating_sub(LIST_BATCH_PAGES) as i64;
             let beyond = |mark_pages: u64| zone.free_pages as i64 - mark_pages as i64;
-            (beyond(zone.high_pages) + at_hand)
+            let fill = zone.list_pages_max(&self.text).unwrap_or(0);
+            let low_and_fill = zone.low_pages + fill.min(LIST_FILL_MAX_PAGES);
+            (beyond(zone.high_pages.max(low_and_fill)) + at_hand)
                 .min(beyond(zone.low_pages.midpoint(zone.high_pages)))
         })
     }

@@ -104,12 +104,7 @@ impl Zone {
     /// Free pages in the list of a CPU, of the text that the zone was read from; 0 if there is
     /// none. Its line `cpu: N` is followed by `count: N`.
     pub fn list_pages(&self, text: &str, cpu: u32) -> u64 {
-        let lists = self.lists_at.and_then(|at| text.get(at..));
-        let lines = lists.unwrap_or_default().lines();
-        let mut lines = lines
-            .take_while(|line| !line.starts_with("Node "))
-            .map(str::trim_ascii);
-        let number = |line: &str, name| parse_pages(line.strip_prefix(name)?.trim_ascii());
+        let mut lines = self.lines_of_lists(text);
         let is_wanted = |line| number(line, "cpu:") == Some(u64::from(cpu));
         let count = lines
             .find(|line| is_wanted(line))
@@ -118,6 +113,25 @@ impl Zone {
             .and_then(|line| number(line, "count:"))
             .unwrap_or_default()
     }
+
+    /// The longest that a list may grow, which is the same for all CPUs; `None` if this kernel does
+    /// not print it.
+    pub fn list_pages_max(&self, text: &str) -> Option<u64> {
+        self.lines_of_lists(text)
+            .find_map(|line| number(line, "high_max:"))
+    }
+
+    fn lines_of_lists<'a>(&self, text: &'a str) -> impl Iterator<Item = &'a str> {
+        let lists = self.lists_at.and_then(|at| text.get(at..));
+        let lines = lists.unwrap_or_default().lines();
+        lines
+            .take_while(|line| !line.starts_with("Node "))
+            .map(str::trim_ascii)
+    }
+}
+
+fn number(line: &str, name: &str) -> Option<u64> {
+    parse_pages(line.strip_prefix(name)?.trim_ascii())
 }
 
 /// Parses `/proc/zoneinfo` (`zoneinfo_show_print()` in mm/vmstat.c), replacing `zones`.

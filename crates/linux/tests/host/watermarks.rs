@@ -190,6 +190,21 @@ fn a_zone_keeps_half_a_step_above_its_low_watermark() {
 }
 
 #[test]
+fn what_fills_up_a_list_is_left_above_the_low_watermark() {
+    let room = |free, list_max: &str| {
+        let text = zoneinfo(&[&far_node(free)], true, 2);
+        let lists = format!("high_min: 31\n              {list_max}\n");
+        read(&text.replace("high_min: 31\n", &lists)).room_pages(0, Some(1))
+    };
+    // Low is 400 and high 600.
+    assert_eq!(room(2600, ""), 2000, "before 6.7");
+    assert_eq!(room(2600, "high_max: 100"), 2000, "shorter than a step");
+    assert_eq!(room(2600, "high_max: 1000"), 2600 - 1400);
+    assert_eq!(room(2600, "high_max: 100000"), 2600 - 400 - 2048);
+    assert_eq!(room(2400, "high_max: 100000"), 0);
+}
+
+#[test]
 fn zone_fields() {
     let watermarks = read(&zoneinfo(&[&low_node()], true, 2));
     let dma32 = watermarks.zones()[1];

@@ -38,6 +38,10 @@ const MORE_IDLE: f64 = 2.0;
 /// A smaller share is not worth the search.
 const IDLE_MIN: f64 = 0.01;
 
+/// Below such a gap no fewer need be idle: [`MORE_IDLE`] of its square are [`IDLE_MIN`]. So it is
+/// the least that counts when a scale that has failed may be tried again.
+const GAP_MIN: f64 = 0.0707;
+
 /// Where more than this share must be idle, it need not be asked whether it is.
 const IDLE_MAX: f64 = 0.5;
 
@@ -332,7 +336,7 @@ impl Exchange {
         let narrow = scales(settings).len() - 1;
         let is_open = |scale: &usize| {
             let most = self.failed[*scale] / wider;
-            let gap = news.gap(*scale);
+            let gap = news.gap(*scale).map(|gap| gap.max(GAP_MIN));
             gap.is_some_and(|gap| MORE_IDLE * gap * gap < IDLE_MAX && gap < most)
         };
         (self.floor..narrow).find(is_open)

@@ -207,6 +207,20 @@ fn a_scale_that_failed_is_tried_again_when_hot_and_cold_are_further_apart() {
 }
 
 #[test]
+fn a_scale_at_which_hardly_any_need_be_idle_is_not_tried_again() {
+    let settings = settings();
+    let mut exchange = Exchange::default();
+    come(&mut exchange, 10_000, &[0.05, 0.02]);
+    assert!(exchange.search(&settings));
+    exchange.note_idle(10_000, 0.003, &settings);
+    assert_eq!(exchange.touched_ms(&settings), 16, "the next scale");
+    // Narrower than it was when the first failed, but there one page in a hundred must be idle.
+    come(&mut exchange, 20_000, &[0.03, 0.02]);
+    exchange.note_idle(20_000, 0.003, &settings);
+    assert_eq!(exchange.resting(20_000), Some(Rest::NobodyIdle));
+}
+
+#[test]
 fn rests_get_longer_until_one_has_paid() {
     let settings = settings();
     let mut exchange = Exchange::default();

@@ -29,7 +29,7 @@ const DEBIAN_BOOT_LIMIT: Duration = Duration::from_secs(300);
 const BOOT_RETRIES: u32 = 2;
 
 /// Names of the binaries under test.
-const UNDER_TEST: [&str; 9] = [
+const UNDER_TEST: [&str; 10] = [
     "pghot",
     "hotset",
     "churn",
@@ -39,6 +39,7 @@ const UNDER_TEST: [&str; 9] = [
     "autonuma",
     "bfs",
     "stalled",
+    "flushtlb",
 ];
 
 /// What to boot.

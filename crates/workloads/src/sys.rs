@@ -204,6 +204,14 @@ pub fn run_on(cpus: &[u32]) -> Result<()> {
     check(result.into()).with_context(|| format!("cannot run on CPUs {cpus:?}"))
 }
 
+/// Lets the calling thread run before all that are not in real time as well.
+pub fn run_in_real_time() -> Result<()> {
+    let lowest = libc::sched_param { sched_priority: 1 };
+    // SAFETY: `lowest` is readable; 0 is the calling thread.
+    let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &lowest) };
+    check(result.into()).context("cannot run in real time")
+}
+
 /// What the calling thread has used so far.
 pub fn thread_usage() -> Result<ThreadUsage> {
     usage_of(libc::RUSAGE_THREAD).context("cannot read the thread's CPU time")

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use pghot_testbed::{Kernel, Machine, Spec, Vm, Watch, guest_binary};
+use pghot_testbed::{Kernel, Machine, Process, Spec, Vm, Watch, guest_binary};
 use pghot_witness::counts::NodeCounts;
 use pghot_witness::report::Report;
 use serde::{Deserialize, Serialize};
@@ -24,6 +24,9 @@ const CACHE_BYTES: u64 = 128 << 10;
 
 /// How long a guest may live from the beginning of a workload on.
 const GUEST_LIMIT: Duration = Duration::from_secs(600);
+
+/// In seconds: longer than any guest lives.
+const A_DAY: &str = "86400";
 
 /// Where all accesses count, only the workload runs on so many CPUs, from the first on: what a
 /// daemon reads is not charged to it.
@@ -69,6 +72,8 @@ pub struct Outcome {
 pub struct Guest {
     vm: Vm,
     machine: Machine,
+    /// Keeps the emulator's TLBs small.
+    _flusher: Option<Process>,
     /// The system at work.
     running: Option<Box<dyn Running>>,
     watchers: Watchers,
@@ -83,7 +88,7 @@ impl Guest {
     pub fn boot(setting: &Setting) -> Result<Guest> {
         let system = systems::find(&setting.system).context("no such system")?;
         let scope = workload(setting)?.scope;
-        let own = vec![guest_binary("pghot")?];
+        let own = vec![guest_binary("pghot")?, guest_binary("flushtlb")?];
         let binaries = [own, system.binaries()?, binaries(scope)].concat();
         let (machine, kernel) = (
             Machine::load(&setting.machine)?,
@@ -112,7 +117,9 @@ impl Guest {
             vm.mkdir(OTHERS)?;
             vm.write(&format!("{OTHERS}/cpuset.cpus"), OTHER_CPUS)?;
         }
+        let flusher = || vm.spawn(&["flushtlb", "--seconds", A_DAY]);
         Ok(Guest {
+            _flusher: (scope == Scope::Memory).then(flusher).transpose()?,
             vm,
             machine,
             running: None,

@@ -85,7 +85,8 @@ impl Costs {
 pub struct Score {
     /// Memory accesses, each thread's share at the same time as the others'.
     pub memory_s: f64,
-    /// What the workload's threads pay besides: faults, marking, and moves within faults.
+    /// What the workload's threads pay besides: faults, marking, and moves within faults. Marking,
+    /// and faults beyond one for each moved page, by the share of time that they take.
     pub stolen_s: f64,
     /// What other threads pay for moving pages.
     pub moving_s: f64,
@@ -104,15 +105,16 @@ impl Score {
     /// Of what the witness and the kernel counted.
     pub fn new(run: &Outcome, costs: &Costs) -> Score {
         let threads = f64::from(run.setting.threads.max(1));
-        let (stolen_ns, moving_ns) = moves_ns(&run.growth, costs);
+        let counts = Counts::new(&run.growth);
         let misses: u64 = run.witness.nodes.iter().map(|node| node.misses).sum();
         let near = run.witness.nodes.first().map_or(0, |node| node.misses);
         let memory_s = memory_ns(&run.witness, costs) * 1e-9 / threads;
-        let stolen_s = stolen_ns * 1e-9 / threads;
+        let looking_share = counts.looking_ns(costs) * 1e-9 / threads / guest_s(run);
+        let stolen_s = counts.stolen_ns(costs) * 1e-9 / threads + looking_share * memory_s;
         Score {
             memory_s,
             stolen_s,
-            moving_s: moving_ns * 1e-9,
+            moving_s: counts.moving_ns(costs) * 1e-9,
             watching_s: watching_share(run, costs) * (memory_s + stolen_s),
             near_share: (misses > 0).then(|| near as f64 / misses as f64),
         }
@@ -126,14 +128,18 @@ impl Score {
 /// seconds. Moves go by the page and have a stated cost: what the daemon says they took of its time
 /// is not counted a second time.
 fn watching_share(run: &Outcome, costs: &Costs) -> f64 {
-    let Some(guest_s) = run.done["elapsed_s"].as_f64().filter(|s| *s > 0.0) else {
-        return 0.0;
-    };
     // With a slower clock, all work takes less guest time.
     let slower = f64::from(run.setting.dilation.max(1));
     let moving_s = (run.status.as_ref()).and_then(|status| status["moving_cpu_s"].as_f64());
     let watching_s = (run.growth.cpu_total_s() - moving_s.unwrap_or(0.0)).max(0.0);
-    watching_s / guest_s * slower / costs.emulator_slowdown
+    watching_s / guest_s(run) * slower / costs.emulator_slowdown
+}
+
+/// How long it took by the guest's clock; without end if it does not say, so that no share of it is
+/// anything.
+fn guest_s(run: &Outcome) -> f64 {
+    let elapsed_s = run.done["elapsed_s"].as_f64();
+    elapsed_s.filter(|s| *s > 0.0).unwrap_or(f64::INFINITY)
 }
 
 /// Of all CPUs together.
@@ -149,24 +155,60 @@ fn memory_ns(witness: &Report, costs: &Costs) -> f64 {
     cpus.map(of_cpu).sum()
 }
 
-/// What tiering takes of the workload's threads, and of others for moving.
-fn moves_ns(growth: &Growth, costs: &Costs) -> (f64, f64) {
-    let counter = |name| growth.counter(name) as f64;
-    let moved = counter("pgmigrate_success");
-    // Counters of pages count the base pages of huge ones.
-    let huge = counter("thp_migration_success");
-    let huge_share = (huge * HUGE_PAGES / moved.max(1.0)).min(1.0);
-    let page_ns =
-        |alone_ns| (1.0 - huge_share) * alone_ns + huge_share * costs.move_huge_ns / HUGE_PAGES;
-    // Only the kernel's own path counts a success as promoted; move_pages and DAMON do not.
-    let in_faults = counter("pgpromote_success").min(moved);
-    let stolen_ns = counter("numa_hint_faults") * costs.hint_fault_ns
-        + counter("numa_pte_updates") * costs.pte_update_ns
-        + in_faults * page_ns(costs.move_alone_ns);
-    (
-        stolen_ns,
-        (moved - in_faults) * page_ns(costs.move_in_batch_ns),
-    )
+/// What tiering did, in base pages and hint faults.
+struct Counts {
+    /// Moved in the faults of the workload's threads, and by others.
+    moved_in_faults: f64,
+    moved_by_others: f64,
+    /// The share of them that were parts of huge ones.
+    huge_share: f64,
+    hint_faults: f64,
+    pte_updates: f64,
+}
+
+impl Counts {
+    fn new(growth: &Growth) -> Counts {
+        let counter = |name| growth.counter(name) as f64;
+        let moved = counter("pgmigrate_success");
+        // Only the kernel's own path counts a success as promoted; move_pages and DAMON do not.
+        let moved_in_faults = counter("pgpromote_success").min(moved);
+        // Counters of pages count the base pages of huge ones.
+        let huge = counter("thp_migration_success");
+        Counts {
+            moved_in_faults,
+            moved_by_others: moved - moved_in_faults,
+            huge_share: (huge * HUGE_PAGES / moved.max(1.0)).min(1.0),
+            hint_faults: counter("numa_hint_faults"),
+            pte_updates: counter("numa_pte_updates"),
+        }
+    }
+
+    fn page_ns(&self, alone_ns: f64, costs: &Costs) -> f64 {
+        (1.0 - self.huge_share) * alone_ns + self.huge_share * costs.move_huge_ns / HUGE_PAGES
+    }
+
+    /// Of the hint faults one for each page that was moved: they come once, however long it takes.
+    fn faults_of_moves(&self) -> f64 {
+        (self.moved_in_faults + self.moved_by_others).min(self.hint_faults)
+    }
+
+    /// In the workload's threads, for moved pages.
+    fn stolen_ns(&self, costs: &Costs) -> f64 {
+        self.faults_of_moves() * costs.hint_fault_ns
+            + self.moved_in_faults * self.page_ns(costs.move_alone_ns, costs)
+    }
+
+    /// In the workload's threads, for looking. Marking goes by the clock as a daemon's work does,
+    /// and the faults that tell only that a page is touched go by the marking.
+    fn looking_ns(&self, costs: &Costs) -> f64 {
+        (self.hint_faults - self.faults_of_moves()) * costs.hint_fault_ns
+            + self.pte_updates * costs.pte_update_ns
+    }
+
+    /// In other threads, for moving.
+    fn moving_ns(&self, costs: &Costs) -> f64 {
+        self.moved_by_others * self.page_ns(costs.move_in_batch_ns, costs)
+    }
 }
 
 #[cfg(test)]
@@ -226,14 +268,36 @@ mod tests {
         assert!(is_close(Score::new(&huge, &costs).moving_s, 0.00193));
     }
 
-    #[test]
-    fn cpu_time_of_others_counts_by_its_share() {
-        let mut run = outcome("promote", "pghot");
+    /// As long as 40 million accesses of far memory in the model, and ten times in the guest.
+    fn ten_seconds(mut run: Outcome) -> Outcome {
         let nodes = vec![node(0, 0), node(40_000_000, 40_000_000)];
         run.witness.nodes = nodes.clone();
         run.witness.vcpus = vec![nodes];
         run.witness.cpu_nodes = vec![0];
         run.done = serde_json::json!({"elapsed_s": 100.0});
+        run
+    }
+
+    #[test]
+    fn faults_that_move_nothing_go_by_the_clock() {
+        let costs = Costs::stated();
+        let looking = |moved: u64| {
+            let faults = [
+                ("numa_hint_faults", 1_000_000),
+                ("numa_pte_updates", 2_000_000),
+            ];
+            let run = grown(&[&faults[..], &[("pgmigrate_success", moved)]].concat());
+            Score::new(&ten_seconds(run), &costs).stolen_s
+        };
+        // 1.1 s of 100, of which a machine has ten; of what was moved all.
+        assert!(is_close(looking(0), 0.11), "{}", looking(0));
+        assert!(is_close(looking(500_000), 0.5 + 0.06));
+        assert!(is_close(looking(2_000_000), 1.0 + 0.01));
+    }
+
+    #[test]
+    fn cpu_time_of_others_counts_by_its_share() {
+        let mut run = ten_seconds(outcome("promote", "pghot"));
         run.growth.cpu_s = [("pghot".to_owned(), 15.0), ("kswapd".to_owned(), 5.0)].into();
         let score = Score::new(&run, &Costs::stated());
         assert!(is_close(score.memory_s, 10.0));

@@ -462,6 +462,11 @@ impl Exchange {
     }
 
     fn rest(&mut self, now_ms: u64, why: Rest) {
+        let news = self.news();
+        for (scale, failed) in self.failed.iter_mut().enumerate() {
+            // Where there was no gap, chance is not to end the rest.
+            *failed = failed.min(news.gap(scale).unwrap_or(f64::INFINITY));
+        }
         self.gap_at_proof = None;
         self.resting = Some((now_ms + self.rest_ms, why));
         self.rest_ms = (self.rest_ms * 2).min(REST_MS.1);

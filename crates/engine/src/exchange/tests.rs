@@ -221,6 +221,22 @@ fn a_scale_at_which_hardly_any_need_be_idle_is_not_tried_again() {
 }
 
 #[test]
+fn a_gap_that_was_hardly_too_wide_ends_no_rest() {
+    let settings = settings();
+    let mut exchange = Exchange::default();
+    come(&mut exchange, 10_000, &[0.55, 0.3]);
+    assert!(exchange.search(&settings));
+    assert_eq!(exchange.touched_ms(&settings), 16, "at 8 ms there is none");
+    exchange.note_idle(10_000, 0.003, &settings);
+    assert!(exchange.resting(10_000).is_some());
+    let mut by_chance = exchange.clone();
+    come(&mut by_chance, 10_500, &[0.45, 0.3]);
+    assert!(by_chance.resting(10_500).is_some());
+    come(&mut exchange, 10_500, &[0.01, 0.3]);
+    assert_eq!(exchange.resting(10_500), None, "a hot set has come");
+}
+
+#[test]
 fn rests_get_longer_until_one_has_paid() {
     let settings = settings();
     let mut exchange = Exchange::default();

@@ -143,6 +143,8 @@ pub struct Exchange {
     floor: usize,
     /// By scale, the gap with which too few were idle.
     failed: [f64; NARROW_SCALES],
+    /// The narrowest gap since the search came to this scale.
+    tried: f64,
     since_ms: u64,
     /// Whether pages are told apart at this scale.
     is_proven: bool,
@@ -176,6 +178,7 @@ impl Default for Exchange {
             scale: 0,
             floor: 0,
             failed: [f64::INFINITY; NARROW_SCALES],
+            tried: f64::INFINITY,
             since_ms: 0,
             is_proven: false,
             is_likely: false,
@@ -271,11 +274,15 @@ impl Exchange {
         news
     }
 
+    /// What the latest hint faults leave of a gap at a narrow scale; none if they are few.
+    fn gap(&self, scale: usize) -> f64 {
+        self.news().gap(scale).unwrap_or(f64::INFINITY)
+    }
+
     /// If hot pages went up, those that are left are touched more rarely: then it was worth it, and
     /// the next rest is short.
     fn note_gain(&mut self) {
-        let gap = self.news().gap(0).unwrap_or(f64::INFINITY);
-        if (self.gap_at_proof).is_some_and(|before| gap > WIDER_GAP * before) {
+        if (self.gap_at_proof).is_some_and(|before| self.gap(0) > WIDER_GAP * before) {
             self.rest_ms = REST_MS.0;
         }
     }
@@ -298,6 +305,7 @@ impl Exchange {
     /// All is tried anew.
     fn go_to(&mut self, scale: usize, now_ms: u64) {
         self.scale = scale;
+        self.tried = f64::INFINITY;
         self.floor = 0;
         self.failed = [f64::INFINITY; NARROW_SCALES];
         self.since_ms = now_ms;
@@ -318,15 +326,16 @@ impl Exchange {
     /// whatever is told apart at another scale. Returns whether there is one; to look costs
     /// nothing, so nobody need rest from it.
     pub fn search(&mut self, settings: &Settings) -> bool {
-        let found = self.open_scale(WIDER_GAP, settings);
-        if let Some(scale) = found
-            && scale != self.scale
-        {
-            self.scale = scale;
+        let Some(scale) = self.open_scale(WIDER_GAP, settings) else {
+            return false;
+        };
+        if scale != self.scale {
+            (self.scale, self.tried) = (scale, f64::INFINITY);
             // Where agings take long, faults may name another scale at each look.
             (self.is_proven, self.is_likely) = (false, self.is_promising());
         }
-        found.is_some()
+        self.tried = self.tried.min(self.gap(scale));
+        true
     }
 
     /// The narrowest scale at which hint faults leave a gap that is so many times wider than when
@@ -380,10 +389,11 @@ impl Exchange {
         }
     }
 
-    /// This scale is left alone until its gap is wider.
+    /// This scale is left alone until hot and cold are further apart than they were at any time
+    /// since it was tried: by chance they come and go.
     fn fails(&mut self) {
-        let gap = self.news().gap(self.scale);
-        if let (Some(failed), Some(gap)) = (self.failed.get_mut(self.scale), gap) {
+        let gap = self.gap(self.scale).min(self.tried);
+        if let Some(failed) = self.failed.get_mut(self.scale).filter(|_| gap.is_finite()) {
             *failed = gap;
         }
         (self.is_proven, self.is_likely) = (false, false);
@@ -406,6 +416,7 @@ impl Exchange {
         let is_costly = round.aging_ms > COSTLY * self.idle_ms(settings);
         if is_served && round.idle >= PLENTY * round.waited && may_widen && is_costly {
             (self.scale, self.floor) = (wider, wider);
+            self.tried = f64::INFINITY;
             self.rounds_in_vain = 0;
         } else if !is_served && self.rounds_in_vain > 1 && self.floor > 0 {
             self.too_wide = Some((self.floor, now_ms + LEFT_ALONE_MS));
@@ -462,10 +473,9 @@ impl Exchange {
     }
 
     fn rest(&mut self, now_ms: u64, why: Rest) {
-        let news = self.news();
-        for (scale, failed) in self.failed.iter_mut().enumerate() {
+        for scale in 0..NARROW_SCALES {
             // Where there was no gap, chance is not to end the rest.
-            *failed = failed.min(news.gap(scale).unwrap_or(f64::INFINITY));
+            self.failed[scale] = self.failed[scale].min(self.gap(scale));
         }
         self.gap_at_proof = None;
         self.resting = Some((now_ms + self.rest_ms, why));

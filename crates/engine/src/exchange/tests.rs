@@ -207,6 +207,25 @@ fn a_scale_that_failed_is_tried_again_when_hot_and_cold_are_further_apart() {
 }
 
 #[test]
+fn a_gap_that_comes_and_goes_is_tried_once() {
+    let settings = settings();
+    let mut exchange = Exchange::default();
+    let mut looks = 0;
+    for now_ms in (10_000..100_000).step_by(2000) {
+        // By chance the gap is narrow when the scale is chosen, and not when its look is over.
+        come(&mut exchange, now_ms, &[0.2]);
+        if !exchange.search(&settings) {
+            break;
+        }
+        come(&mut exchange, now_ms + 1000, &[0.4]);
+        exchange.note_idle(now_ms + 1000, 0.03, &settings);
+        exchange.resting = None;
+        looks += 1;
+    }
+    assert_eq!(looks, 1);
+}
+
+#[test]
 fn a_scale_at_which_hardly_any_need_be_idle_is_not_tried_again() {
     let settings = settings();
     let mut exchange = Exchange::default();

@@ -166,8 +166,8 @@ impl Demoter {
         }
         let nid = target.nid;
         let is_narrow = !may_try_longest && !self.exchange.takes_counted(settings);
-        if is_narrow {
-            self.search(now_ms, settings);
+        if is_narrow && !self.search(now_ms, settings) {
+            return;
         }
         let is_due = !is_narrow || self.is_due(nid, now_ms, settings);
         // The second of a pair must come in time.
@@ -205,7 +205,9 @@ impl Demoter {
                 let round = self.serve(target, longest, settings, machine);
                 return self.exchange.note_round(machine.now_ms(), round, settings);
             }
-            self.search(now_ms, settings);
+            if !self.search(now_ms, settings) {
+                return;
+            }
         }
         if self.age(nid, &lruvecs, settings, machine)
             && let Ok(lruvecs) = self.may_go(nid, settings, machine)
@@ -222,13 +224,13 @@ impl Demoter {
         }
     }
 
-    /// Looks for a time scale at which hint faults leave a gap.
-    fn search(&mut self, now_ms: u64, settings: &Settings) {
+    /// Looks for a time scale at which hint faults leave a gap; returns whether it does not rest.
+    fn search(&mut self, now_ms: u64, settings: &Settings) -> bool {
         let is_searching = !self.exchange.is_proven() || self.exchange.takes_counted(settings);
         if !self.exchange.search(settings) && is_searching {
-            // Hint faults tell nothing: only who has been idle for long may go, and is found out.
-            self.exchange.go_to_widest(now_ms, settings);
+            self.exchange.give_up(now_ms, settings);
         }
+        self.exchange.resting(now_ms).is_none()
     }
 
     /// Whether it is time to look at this node, or its last round may go on.

@@ -322,6 +322,15 @@ impl Exchange {
         }
     }
 
+    /// There is no scale to try. If some have failed, that is an answer; if not, hint faults tell
+    /// nothing, and only who has been idle for long may go, and is found out.
+    pub fn give_up(&mut self, now_ms: u64, settings: &Settings) {
+        match self.failed.iter().any(|gap| gap.is_finite()) {
+            true => self.rest(now_ms, Rest::NobodyIdle),
+            false => self.go_to_widest(now_ms, settings),
+        }
+    }
+
     /// Goes to the narrowest scale at which hint faults leave room for a gap: the hottest first,
     /// whatever is told apart at another scale. Returns whether there is one; to look costs
     /// nothing, so nobody need rest from it.

@@ -207,6 +207,23 @@ fn a_scale_that_failed_is_tried_again_when_hot_and_cold_are_further_apart() {
 }
 
 #[test]
+fn where_scales_have_failed_and_none_is_left_it_rests() {
+    let settings = settings();
+    let mut exchange = Exchange::default();
+    exchange.give_up(10_000, &settings);
+    assert!(exchange.takes_counted(&settings) && exchange.resting(10_000).is_none());
+    come(&mut exchange, 20_000, &[0.4]);
+    assert!(exchange.search(&settings));
+    // Wide enough at the end of the look, and too wide a moment later.
+    exchange.note_idle(20_000, 0.01, &settings);
+    exchange.resting = None;
+    come(&mut exchange, 30_000, &[0.6]);
+    assert!(!exchange.search(&settings));
+    exchange.give_up(30_000, &settings);
+    assert_eq!(exchange.resting(30_000), Some(Rest::NobodyIdle));
+}
+
+#[test]
 fn a_gap_that_comes_and_goes_is_tried_once() {
     let settings = settings();
     let mut exchange = Exchange::default();

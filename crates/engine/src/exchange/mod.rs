@@ -19,8 +19,8 @@
 //!   if there are fewer, it doubles, up to the limit.
 //! - *What does not pay rests*: after the test has failed at all scales, twice as long each time in
 //!   a row. It has paid if the pages that are left below are touched more rarely than before. Hint
-//!   faults, which come anyway, tell when there is a scale that has not failed; then the rest is
-//!   over.
+//!   faults, which come anyway, tell when hot and cold have come much further apart at some scale;
+//!   then the rest is over.
 
 mod scales;
 

@@ -129,9 +129,9 @@ impl Watermarks {
     /// all, they come from the zone itself; so no more count than leave it half a step above its
     /// low watermark, where kswapd is woken.
     ///
-    /// And the last page of a batch may fill that list up with far more than the batch takes. So
-    /// that much is left above the low watermark as well, which makes a difference in zones of less
-    /// than 8 GiB, whose high watermark is nearer.
+    /// A refill of that list may take far more from the zone than the batch needs. So that much
+    /// stays above the low watermark, which matters in zones of less than 8 GiB, where the high
+    /// watermark is nearer.
     ///
     /// Conservative in two ways: ZONE_DMA is not counted, though movable allocations may fall
     /// back to it; a zone below its mark counts as 0. Not seen: free pages in high-order atomic

@@ -117,8 +117,9 @@ impl Zone {
     /// The longest that a list may grow, which is the same for all CPUs; `None` if this kernel does
     /// not print it.
     pub fn list_pages_max(&self, text: &str) -> Option<u64> {
-        self.lines_of_lists(text)
-            .find_map(|line| number(line, "high_max:"))
+        let lists = self.lines_of_lists(text).skip(1);
+        let mut first = lists.take_while(|line| !line.starts_with("cpu:"));
+        first.find_map(|line| number(line, "high_max:"))
     }
 
     fn lines_of_lists<'a>(&self, text: &'a str) -> impl Iterator<Item = &'a str> {

@@ -204,7 +204,7 @@ pub fn run_on(cpus: &[u32]) -> Result<()> {
     check(result.into()).with_context(|| format!("cannot run on CPUs {cpus:?}"))
 }
 
-/// Lets the calling thread run before all that are not in real time as well.
+/// Gives the calling thread the lowest real-time priority: it preempts all normal threads.
 pub fn run_in_real_time() -> Result<()> {
     let lowest = libc::sched_param { sched_priority: 1 };
     // SAFETY: `lowest` is readable; 0 is the calling thread.

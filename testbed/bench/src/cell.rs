@@ -73,7 +73,7 @@ pub struct Guest {
     vm: Vm,
     machine: Machine,
     /// Keeps the emulator's TLBs small.
-    _flusher: Option<Process>,
+    flusher: Option<Process>,
     /// The system at work.
     running: Option<Box<dyn Running>>,
     watchers: Watchers,
@@ -119,7 +119,7 @@ impl Guest {
         }
         let flusher = || vm.spawn(&["flushtlb", "--seconds", A_DAY]);
         Ok(Guest {
-            _flusher: (scope == Scope::Memory).then(flusher).transpose()?,
+            flusher: (scope == Scope::Memory).then(flusher).transpose()?,
             vm,
             machine,
             running: None,
@@ -196,6 +196,9 @@ impl Guest {
             listen(event);
         })?;
         let growth = at_end.unwrap_or_else(look)?;
+        if let Some(flusher) = &mut self.flusher {
+            ensure!(flusher.try_wait()?.is_none(), "`flushtlb` has ended");
+        }
         let status = running.status()?;
         let witness = self.witness()?;
         check(&witness, &ran, workload.scope)?;

@@ -135,8 +135,7 @@ fn watching_share(run: &Outcome, costs: &Costs) -> f64 {
     watching_s / guest_s(run) * slower / costs.emulator_slowdown
 }
 
-/// How long it took by the guest's clock; without end if it does not say, so that no share of it is
-/// anything.
+/// How long it took by the guest's clock; infinite if it does not say, so that shares of it are 0.
 fn guest_s(run: &Outcome) -> f64 {
     let elapsed_s = run.done["elapsed_s"].as_f64();
     elapsed_s.filter(|s| *s > 0.0).unwrap_or(f64::INFINITY)

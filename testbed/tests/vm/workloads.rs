@@ -2,6 +2,7 @@
 //! nobody else at work.
 
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use pghot_testbed::{Vm, documents};
@@ -14,6 +15,7 @@ pub const TESTS: &[Test] = &[
     Test::new("moved_pages_come_back_whole", "tiered3", moved_pages).once(),
     Test::new("autonuma_leaves_zeros", "tiered3", autonuma).once(),
     Test::new("threads_search_alike", "tiered3", searches).once(),
+    Test::new("touched_pages_are_marked_again", "tiered3", small_tlbs).once(),
     Test::new("workloads_print_what_is_documented", "tiered3", samples).once(),
 ];
 
@@ -114,6 +116,50 @@ fn searches(ctx: &mut Ctx) -> Result<()> {
     let two = search("--threads 2")?;
     ensure!(one == two, "{one} by one thread, {two} by two");
     ensure!(one != search("--seed 2")?, "seeds make no difference");
+    Ok(())
+}
+
+/// Pages that are touched all the time are marked again after their accessed bits were cleared
+/// without a flush, though nobody else runs on the workload's CPU: by `flushtlb`, and not without.
+fn small_tlbs(ctx: &mut Ctx) -> Result<()> {
+    const REGION_KIB: f64 = 2048.0;
+    const AGENT: (&str, &str) = ("/sys/fs/cgroup/agent", "1");
+    let vm = &ctx.vm;
+    let command = "hotset --home 2 --fast 0,1 --size-mib 2 --hot-percent 100 --cpus 1 \
+                   --report-ms 30000 --seconds 60";
+    let workload = vm.spawn(&command.split_whitespace().collect::<Vec<_>>())?;
+    let file = |name: &str| format!("/proc/{}/{name}", workload.pid());
+    // Of everything that it maps; the region is nearly all of that.
+    let referenced_kib = || -> Result<f64> {
+        let rollup = vm.read(&file("smaps_rollup"))?;
+        let line = rollup.lines().find(|line| line.starts_with("Referenced:"));
+        let kib = line.and_then(|line| line.split_whitespace().nth(1));
+        Ok(kib.context("no `Referenced`")?.parse()?)
+    };
+    vm.wait_until("the region to be there", Duration::from_secs(20), || {
+        Ok(referenced_kib().is_ok_and(|kib| kib > REGION_KIB))
+    })?;
+    vm.write("/sys/fs/cgroup/cgroup.subtree_control", "+cpuset")?;
+    vm.mkdir(AGENT.0)?;
+    vm.write(&format!("{}/cpuset.cpus", AGENT.0), "0")?;
+    let marked_again = || -> Result<f64> {
+        vm.write(&format!("{}/cgroup.procs", AGENT.0), AGENT.1)?;
+        // Until all is in the TLB.
+        std::thread::sleep(Duration::from_millis(500));
+        vm.write(&file("clear_refs"), "1")?;
+        std::thread::sleep(Duration::from_millis(20));
+        let kib = referenced_kib()?;
+        vm.write("/sys/fs/cgroup/cgroup.procs", AGENT.1)?;
+        Ok(kib / REGION_KIB)
+    };
+    // The emulator's TLB grows when it is flushed, so the look without comes afterwards.
+    let flusher = vm.spawn(&["flushtlb", "--seconds", "60"])?;
+    let with = marked_again()?;
+    vm.kill(flusher.pid(), libc::SIGKILL)?;
+    let without = marked_again()?;
+    ensure!(with > 0.95 && without < 0.5, "{with:.3}, then {without:.3}");
+    vm.kill(workload.pid(), libc::SIGKILL)?;
+    vm.exec(&["rmdir", AGENT.0])?.success()?;
     Ok(())
 }
 

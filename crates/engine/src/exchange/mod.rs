@@ -28,19 +28,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Gate, Settings};
-use scales::{NARROW_SCALES, Scale, scales};
+use scales::{NARROW_SCALES, NARROW_TIMES, Scale, least_idle, scales};
 
 pub use scales::{FAULT_CLASSES, FaultTimes};
-
-/// So many times more must be idle than if all pages were touched alike.
-const MORE_IDLE: f64 = 2.0;
-
-/// A smaller share is not worth the search.
-const IDLE_MIN: f64 = 0.01;
-
-/// Below such a gap no fewer need be idle: [`MORE_IDLE`] of its square are [`IDLE_MIN`]. So it is
-/// the least that counts when a scale that has failed may be tried again.
-const GAP_MIN: f64 = 0.0707;
 
 /// Where more than this share must be idle, it need not be asked whether it is.
 const IDLE_MAX: f64 = 0.5;
@@ -143,7 +133,7 @@ pub struct Exchange {
     floor: usize,
     /// By scale, the gap with which too few were idle.
     failed: [f64; NARROW_SCALES],
-    /// The narrowest gap since the search came to this scale.
+    /// The narrowest gap since this scale was chosen or told pages apart.
     tried: f64,
     since_ms: u64,
     /// Whether pages are told apart at this scale.
@@ -335,7 +325,7 @@ impl Exchange {
     /// whatever is told apart at another scale. Returns whether there is one; to look costs
     /// nothing, so nobody need rest from it.
     pub fn search(&mut self, settings: &Settings) -> bool {
-        let Some(scale) = self.open_scale(WIDER_GAP, settings) else {
+        let Some((scale, gap)) = self.open_scale(WIDER_GAP, settings) else {
             return false;
         };
         if scale != self.scale {
@@ -343,21 +333,26 @@ impl Exchange {
             // Where agings take long, faults may name another scale at each look.
             (self.is_proven, self.is_likely) = (false, self.is_promising());
         }
-        self.tried = self.tried.min(self.gap(scale));
+        if !self.is_promising() {
+            self.tried = self.tried.min(gap);
+        }
         true
     }
 
-    /// The narrowest scale at which hint faults leave a gap that is so many times wider than when
-    /// it failed.
-    fn open_scale(&self, wider: f64, settings: &Settings) -> Option<usize> {
+    /// The narrowest scale at which hot and cold are so many times further apart than when it
+    /// failed, and its gap. It must make a difference to how many must be idle.
+    fn open_scale(&self, wider: f64, settings: &Settings) -> Option<(usize, f64)> {
         let news = self.news();
         let narrow = scales(settings).len() - 1;
-        let is_open = |scale: &usize| {
-            let most = self.failed[*scale] / wider;
-            let gap = news.gap(*scale).map(|gap| gap.max(GAP_MIN));
-            gap.is_some_and(|gap| MORE_IDLE * gap * gap < IDLE_MAX && gap < most)
+        let open = |scale: usize| {
+            let gap = news.gap(scale)?;
+            let (least, before) = (
+                least_idle(gap, NARROW_TIMES),
+                least_idle(self.failed[scale] / wider, NARROW_TIMES),
+            );
+            (least < before.min(IDLE_MAX)).then_some((scale, gap))
         };
-        (self.floor..narrow).find(is_open)
+        (self.floor..narrow).find_map(open)
     }
 
     /// Of the top tier a share, 0 to 1, was idle for long enough.
@@ -375,8 +370,10 @@ impl Exchange {
             return;
         };
         let times = f64::from(scale.idle_ms) / f64::from(scale.touched_ms);
-        let least = (MORE_IDLE * gap.powf(times)).max(IDLE_MIN);
-        let is_told_apart = idle > least;
+        let is_told_apart = idle > least_idle(gap, times);
+        if is_told_apart {
+            self.tried = f64::INFINITY;
+        }
         if is_told_apart && !self.is_proven && !self.is_likely {
             // One look may err: a page whose translation is still in a TLB looks idle.
             self.is_likely = true;
@@ -398,8 +395,8 @@ impl Exchange {
         }
     }
 
-    /// This scale is left alone until hot and cold are further apart than they were at any time
-    /// since it was tried: by chance they come and go.
+    /// This scale is left alone until hot and cold are further apart than at any time while it was
+    /// tried in vain. The gap of this moment alone may be wider than the one that it was chosen for.
     fn fails(&mut self) {
         let gap = self.gap(self.scale).min(self.tried);
         if let Some(failed) = self.failed.get_mut(self.scale).filter(|_| gap.is_finite()) {
@@ -483,7 +480,7 @@ impl Exchange {
 
     fn rest(&mut self, now_ms: u64, why: Rest) {
         for scale in 0..NARROW_SCALES {
-            // Where there was no gap, chance is not to end the rest.
+            // Also where the gap was too wide to be tried, or noise would end the rest.
             self.failed[scale] = self.failed[scale].min(self.gap(scale));
         }
         self.gap_at_proof = None;

@@ -16,6 +16,15 @@ pub use pghot_hotness::FAULT_CLASSES;
 /// Scales, each twice as wide as the one before: up to half a second, if `quick_fault_ms` allows.
 pub(super) const NARROW_SCALES: usize = FAULT_CLASSES - 2;
 
+/// How many times as long as τ a page must be idle at a narrow scale.
+pub(super) const NARROW_TIMES: f64 = 2.0;
+
+/// So many times more must be idle than if all pages were touched alike.
+const MORE_IDLE: f64 = 2.0;
+
+/// A smaller share is not worth the search.
+const IDLE_MIN: f64 = 0.01;
+
 /// Fewer hint faults tell nothing of the gap.
 const FAULTS_MIN: u64 = 64;
 
@@ -43,7 +52,7 @@ pub fn scales(settings: &Settings) -> Vec<Scale> {
     let mut scales: Vec<Scale> = below
         .map(|ms| Scale {
             touched_ms: ms,
-            idle_ms: 2 * ms,
+            idle_ms: NARROW_TIMES as u32 * ms,
         })
         .collect();
     scales.dedup();
@@ -52,6 +61,11 @@ pub fn scales(settings: &Settings) -> Vec<Scale> {
         idle_ms: 2 * counted.max(quick),
     });
     scales
+}
+
+/// The share of the top tier of which more must be idle, for so many times the τ of the gap.
+pub(super) fn least_idle(gap: f64, times: f64) -> f64 {
+    (MORE_IDLE * gap.powf(times)).max(IDLE_MIN)
 }
 
 impl FaultTimes {

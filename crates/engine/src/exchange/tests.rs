@@ -243,6 +243,24 @@ fn a_gap_that_comes_and_goes_is_tried_once() {
 }
 
 #[test]
+fn a_gap_that_told_pages_apart_has_not_failed() {
+    let settings = settings();
+    let mut exchange = Exchange::default();
+    come(&mut exchange, 10_000, &[0.02]);
+    for now_ms in [10_000, 10_050] {
+        assert!(exchange.search(&settings));
+        exchange.note_idle(now_ms, 0.5, &settings);
+    }
+    assert!(exchange.is_proven() && exchange.search(&settings));
+    // The hot pages have gone up.
+    come(&mut exchange, 20_000, &[0.3]);
+    exchange.note_idle(20_000, 0.003, &settings);
+    assert_eq!(exchange.resting(20_000), Some(Rest::NobodyIdle));
+    come(&mut exchange, 20_500, &[0.02]);
+    assert_eq!(exchange.resting(20_500), None, "others are hot now");
+}
+
+#[test]
 fn a_scale_at_which_hardly_any_need_be_idle_is_not_tried_again() {
     let settings = settings();
     let mut exchange = Exchange::default();

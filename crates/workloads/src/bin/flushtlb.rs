@@ -1,8 +1,8 @@
-//! `flushtlb`: what a small TLB does by itself, where an emulator's is boundless.
+//! `flushtlb`: flushes the TLB of each CPU every few milliseconds, by switching the address space.
 //!
-//! A TLB of a machine holds one or two thousand entries. An emulator's holds all that a program
-//! touches, for as long as no other address space comes in between: then an accessed bit that was
-//! cleared is not set again, and pages look idle that are touched all the time.
+//! A machine's TLB holds one or two thousand entries and evicts them. An emulator's holds all that a
+//! program touches until the address space changes, and as long as an entry is cached, an accessed
+//! bit that was cleared is not set again: pages look idle that are touched all the time.
 
 use std::process::ExitCode;
 use std::thread;
@@ -13,10 +13,10 @@ use clap::Parser;
 use pghot_workloads::{report, sys};
 use serde::Serialize;
 
-/// Bring another address space to each CPU again and again, and so empty its TLB.
+/// Flush the TLB of each CPU again and again, by switching to another address space.
 ///
-/// Prints one JSON line at the end: on how many CPUs, how often on all of them together, and the
-/// longest that one was left alone.
+/// Prints one JSON line at the end: the number of CPUs, the flushes on all of them together, and the
+/// longest time between two flushes of a CPU.
 #[derive(Debug, Parser)]
 #[command(name = "flushtlb", version)]
 struct Args {
@@ -24,7 +24,7 @@ struct Args {
     #[arg(long, value_name = "S", default_value_t = 60)]
     seconds: u64,
 
-    /// How long to leave a CPU alone
+    /// Time between two flushes of a CPU
     #[arg(long, value_name = "MS", default_value_t = 4)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     every_ms: u64,
@@ -49,7 +49,7 @@ fn run(args: &Args) -> Result<()> {
     let cpus = sys::allowed_cpus()?;
     let threads: Vec<_> = cpus
         .iter()
-        .map(|&cpu| thread::spawn(move || visit(cpu, every, end)))
+        .map(|&cpu| thread::spawn(move || flush(cpu, every, end)))
         .collect();
     let mut done = Done {
         cpus: cpus.len(),
@@ -65,10 +65,10 @@ fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Comes to a CPU and leaves it; returns how often, and the longest between two times.
-fn visit(cpu: u32, every: Duration, end: Instant) -> Result<(u64, Duration)> {
+/// Flushes the TLB of one CPU; returns how often, and the longest time between two flushes.
+fn flush(cpu: u32, every: Duration, end: Instant) -> Result<(u64, Duration)> {
     sys::run_on(&[cpu])?;
-    // At once, whoever runs there.
+    // To preempt whatever runs there.
     sys::run_in_real_time()?;
     let (mut flushes, mut longest) = (0, Duration::ZERO);
     let mut last = Instant::now();

@@ -10,8 +10,8 @@ use std::ops::Range;
 use crate::PassReport;
 use crate::demoter::PAGES_MIN;
 
-/// See the head of this file: half a percent.
-const VAIN_SHARE: u64 = 200;
+/// See the head of this file: a quarter of a percent.
+const VAIN_SHARE: u64 = 400;
 
 /// The longest that nobody looks, in ms. No page moves late for it: what became hot meanwhile is
 /// counted late.
@@ -64,13 +64,13 @@ mod tests {
     }
 
     #[test]
-    fn looks_in_vain_take_half_a_percent_of_the_time() {
+    fn looks_in_vain_take_a_quarter_of_a_percent_of_the_time() {
         let mut looks = Looks::default();
         assert_eq!(looks.in_vain(Some(0), 0), None, "nobody has looked");
         let full = saw(0, Held::NoRoom);
         looks.note(1_000_000..3_000_000, &full);
-        assert_eq!(looks.in_vain(Some(31), 402_999_999), Some(&full));
-        assert_eq!(looks.in_vain(Some(0), 403_000_000), None);
+        assert_eq!(looks.in_vain(Some(31), 802_999_999), Some(&full));
+        assert_eq!(looks.in_vain(Some(0), 803_000_000), None);
         assert_eq!(looks.in_vain(Some(32), 4_000_000), None, "there is room");
         assert_eq!(looks.in_vain(None, 4_000_000), None, "nobody knows");
     }

@@ -36,6 +36,7 @@ pub const STALL_US: &str = "memory_stall_us";
 pub struct Snapshot {
     counters: BTreeMap<String, u64>,
     cpu_s: BTreeMap<String, f64>,
+    threads_s: BTreeMap<String, f64>,
 }
 
 /// What came about between two snapshots.
@@ -45,6 +46,9 @@ pub struct Growth {
     pub counters: BTreeMap<String, u64>,
     /// CPU seconds of processes and kernel threads, by the beginning of their names.
     pub cpu_s: BTreeMap<String, f64>,
+    /// Of that, the threads of pghot by their names. Those that ended meanwhile are not in it.
+    #[serde(default)]
+    pub threads_s: BTreeMap<String, f64>,
 }
 
 /// Those whose CPU time is a system's cost. Each process is asked for its name once: asking for
@@ -97,14 +101,22 @@ impl Snapshot {
             counters.extend(stall_us(&pressure).map(|us| (STALL_US.to_owned(), us)));
         }
         let mut cpu_s = BTreeMap::new();
+        let mut threads_s = BTreeMap::new();
         for path in &watchers.paths {
             let Ok(stat) = vm.read(path) else { continue };
             let (name, seconds) = cpu_time(&stat).context("/proc/PID/stat is unreadable")?;
             if let Some(watcher) = watcher(name) {
                 *cpu_s.entry(watcher.to_owned()).or_insert(0.0) += seconds;
             }
+            if watcher(name) == Some("pghot") {
+                add_threads(vm, path, &mut threads_s);
+            }
         }
-        Ok(Snapshot { counters, cpu_s })
+        Ok(Snapshot {
+            counters,
+            cpu_s,
+            threads_s,
+        })
     }
 
     /// What has come about since `earlier`.
@@ -113,13 +125,10 @@ impl Snapshot {
             let then = earlier.counters.get(name).copied().unwrap_or(0);
             (name.clone(), now.saturating_sub(then))
         });
-        let cpu_s = self.cpu_s.iter().map(|(name, now)| {
-            let then = earlier.cpu_s.get(name).copied().unwrap_or(0.0);
-            (name.clone(), (now - then).max(0.0))
-        });
         Growth {
             counters: counters.collect(),
-            cpu_s: cpu_s.collect(),
+            cpu_s: times_since(&self.cpu_s, &earlier.cpu_s),
+            threads_s: times_since(&self.threads_s, &earlier.threads_s),
         }
     }
 }
@@ -146,6 +155,29 @@ pub fn node_kib(vm: &Vm, nid: usize, field: &str) -> Result<u64> {
         .and_then(|line| line.split_ascii_whitespace().nth(3));
     let number = number.with_context(|| format!("meminfo of node {nid} has no {field}"))?;
     Ok(number.parse()?)
+}
+
+/// Adds the CPU seconds of a process's threads, given the path of its `stat`.
+fn add_threads(vm: &Vm, stat: &str, threads_s: &mut BTreeMap<String, f64>) {
+    let tasks = stat.replace("/stat", "/task");
+    // Who has ended meanwhile costs no more.
+    for tid in vm.list(&tasks).unwrap_or_default() {
+        let stat = vm.read(&format!("{tasks}/{tid}/stat"));
+        if let Some((name, seconds)) = stat.ok().as_deref().and_then(cpu_time) {
+            *threads_s.entry(name.to_owned()).or_insert(0.0) += seconds;
+        }
+    }
+}
+
+fn times_since(
+    now: &BTreeMap<String, f64>,
+    earlier: &BTreeMap<String, f64>,
+) -> BTreeMap<String, f64> {
+    let since = now.iter().map(|(name, now)| {
+        let then = earlier.get(name).copied().unwrap_or(0.0);
+        (name.clone(), (now - then).max(0.0))
+    });
+    since.collect()
 }
 
 fn counters(vmstat: &str) -> BTreeMap<String, u64> {
@@ -182,11 +214,13 @@ mod tests {
         let at = |promoted: u64, ticks: f64| Snapshot {
             counters: counters(&format!("nr_free_pages 9\npgpromote_success {promoted}\n")),
             cpu_s: BTreeMap::from([("pghot".to_owned(), ticks)]),
+            threads_s: BTreeMap::from([("demoter".to_owned(), ticks / 2.0)]),
         };
         let growth = at(30, 2.5).since(&at(10, 2.0));
         assert_eq!(growth.counter("pgpromote_success"), 20);
         assert_eq!(growth.counter("nr_free_pages"), 0, "not kept");
         assert_eq!(growth.cpu_total_s(), 0.5);
+        assert_eq!(growth.threads_s["demoter"], 0.25);
         let new = at(30, 2.5).since(&Snapshot::default());
         assert_eq!(new.counter("pgpromote_success"), 30);
     }

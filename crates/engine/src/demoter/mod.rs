@@ -150,7 +150,9 @@ impl Demoter {
             true if agings.any(Agings::is_open) => {
                 self.report.idle_ms.clamp(INTERVAL_MS.1, INTERVAL_MS.0)
             }
-            true => INTERVAL_MS.0 / 2,
+            true if self.report.resting.is_none() => INTERVAL_MS.0 / 2,
+            // Hint faults may end the rest.
+            true => INTERVAL_MS.0,
             false if !is_quiet => INTERVAL_MS.0,
             false => QUIET_MS / 4,
         }

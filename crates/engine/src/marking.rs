@@ -4,9 +4,7 @@
 //! time. What it brings is that hot pages are found. So there is a budget of hint faults a second,
 //! and the size of a visit follows, to stay between half of it and all of it. The budget is
 //! [`FAULTS_PER_PROMOTION`] times what was promoted a second, lately; at least what it takes to
-//! notice that something has changed, and at most a hundredth of the machine's time. While the top
-//! tier is full, what has been in vain for long becomes rarer, down to an eighth: a change is
-//! noticed later, but not by more than a share of the time for which there was none. Where hardly
+//! notice that something has changed, and at most a hundredth of the machine's time. Where hardly
 //! any page is touched the marks stay, and to walk over them in vain is all that more would do.
 //! If many that have stayed for long lead to faults at once, pages that were left alone are in use
 //! again: then it is time to look, whatever came of it before.
@@ -70,12 +68,9 @@ const FAULTS_PER_PROMOTION: u64 = 8;
 
 /// Hint faults a second that come within a second of their marks, for only those follow from what
 /// is marked now; by CPU of the machine: at least, which is a fifth of a percent of its time if
-/// each takes 2 µs, and at most.
+/// each takes 2 µs, and at most. With less and less, down to an eighth, while they led to nothing,
+/// the exchange had too few to search with, and hot sets that moved were found too late.
 const BUDGET: (u64, u64) = (1024, 4096);
-
-/// The least halves after so long in vain, in ms, after twice as long again, and so on, so often.
-const VAIN_MS: u64 = 2000;
-const VAIN_HALVINGS: u32 = 3;
 
 /// At most while the top tier has room: what goes up then costs its move and no more, and the
 /// sooner it goes the better.
@@ -95,9 +90,8 @@ const HALVED_MS: f64 = 1000.0;
 const JUDGED_MS: u64 = 250;
 const IDLE_MS: u64 = 2000;
 
-/// For how long the budget is saved up, in ms, and the longest rest, whatever came before.
-const AHEAD_MS: i64 = 1000;
-const REST_MAX_MS: i64 = 16_000;
+/// The longest rest, in ms, whatever came before.
+const REST_MAX_MS: u64 = 16_000;
 
 /// So many times more late faults a second than before are many, if they are as many as the
 /// smaller budget.
@@ -120,11 +114,9 @@ pub struct Marking {
     /// When they were last judged.
     faults_per_s: u64,
     budget_per_s: u64,
-    /// For how long faults came and the top tier was full, and too few were promoted.
-    vain_ms: u64,
-    /// For how long the budget has not been used, less the time in which it pays for the faults
-    /// that the smallest visits led to in vain.
-    credit_ms: i64,
+    /// What the budget has paid for, less the faults that the smallest visits led to in vain; at
+    /// most for a second ahead.
+    credit: i64,
     rests: bool,
     pulses: Pulses,
 }
@@ -200,8 +192,7 @@ impl Marking {
             late_per_s: 0,
             faults_per_s: 0,
             budget_per_s: cpus.max(1) * BUDGET.1,
-            vain_ms: 0,
-            credit_ms: 0,
+            credit: 0,
             rests: false,
             pulses: Pulses::default(),
         }
@@ -234,7 +225,7 @@ impl Marking {
             size_mb,
             faults_per_s: self.faults_per_s,
             budget_per_s: self.budget_per_s,
-            pays: self.budget_per_s > self.least_per_s(),
+            pays: self.budget_per_s > self.cpus * BUDGET.0,
             pulses: self.pulses.begun(),
             is_pulse,
             rests,
@@ -266,12 +257,12 @@ impl Marking {
         self.fault_times.add(&faults.since(&self.faults));
         (self.judged_ms, self.faults, self.promoted) = (now_ms, faults, promoted);
         let late_per_s = late * 1000 / spent_ms;
-        let (many, usual) = (self.cpus * BUDGET.0, self.cpus * BUDGET.1);
+        let (low, usual) = (self.cpus * BUDGET.0, self.cpus * BUDGET.1);
         let high = match has_room {
             true => self.cpus * ROOMY_BUDGET,
             false => usual,
         };
-        let is_news = late_per_s > (MORE_LATE * self.late_per_s).max(many);
+        let is_news = late_per_s > (MORE_LATE * self.late_per_s).max(low);
         self.late_per_s = (3 * self.late_per_s + late_per_s) / 4;
         let best_per_s = (high / FAULTS_PER_PROMOTION) as f64;
         // Where nothing comes nothing is told.
@@ -282,18 +273,11 @@ impl Marking {
             true => best_per_s.min((usual / FAULTS_PER_PROMOTION) as f64),
             false => before.max(went as f64 * 1000.0 / spent_ms as f64),
         };
-        let pays_for = (self.promoted_per_s * FAULTS_PER_PROMOTION as f64) as u64;
-        self.vain_ms = match has_room || pays_for > self.least_per_s() {
-            true => 0,
-            false if came > 0 || self.rests => self.vain_ms + spent_ms,
-            false => self.vain_ms,
-        };
-        let low = self.least_per_s();
-        let budget = pays_for.clamp(low, high);
+        let budget = ((self.promoted_per_s * FAULTS_PER_PROMOTION as f64) as u64).clamp(low, high);
         (self.faults_per_s, self.budget_per_s) = (came * 1000 / spent_ms, budget);
         // Larger visits become smaller, and what pays is paid for.
-        self.credit_ms = match self.size_mb == SIZE_MB.0 && budget <= low {
-            true => self.paid_ms(spent_ms, came),
+        self.credit = match self.size_mb == SIZE_MB.0 && budget <= low {
+            true => self.paid(spent_ms, came),
             false => 0,
         };
         if self.pulses.is_pulse() {
@@ -301,11 +285,11 @@ impl Marking {
             return;
         }
         if self.rests {
-            self.rests = self.credit_ms < 0;
+            self.rests = self.credit < 0;
             return;
         }
         let (least, usual, most) = SIZE_MB;
-        self.rests = self.size_mb == least && self.faults_per_s > budget && self.credit_ms < 0;
+        self.rests = self.size_mb == least && self.faults_per_s > budget && self.credit < 0;
         let is_within = (budget / 2..=budget).contains(&self.faults_per_s);
         // To the middle of what is allowed.
         let wanted_mb = self.size_mb * budget * 3 / 4 / self.faults_per_s.max(1);
@@ -318,19 +302,181 @@ impl Marking {
         };
     }
 
-    /// See [`VAIN_MS`].
-    fn least_per_s(&self) -> u64 {
-        let halvings = (self.vain_ms / VAIN_MS + 1).ilog2();
-        (self.cpus * BUDGET.0) >> halvings.min(VAIN_HALVINGS)
-    }
-
-    fn paid_ms(&self, spent_ms: u64, came: u64) -> i64 {
-        let signed = |ms| i64::try_from(ms).unwrap_or(i64::MAX);
-        let cost_ms = came.saturating_mul(1000) / self.budget_per_s;
-        let earned_ms = self.credit_ms.saturating_add(signed(spent_ms));
-        (earned_ms.min(AHEAD_MS) - signed(cost_ms)).max(-REST_MAX_MS)
+    fn paid(&self, spent_ms: u64, came: u64) -> i64 {
+        let budget_in = |ms| {
+            let faults = self.budget_per_s.saturating_mul(ms) / 1000;
+            i64::try_from(faults).unwrap_or(i64::MAX)
+        };
+        let came = i64::try_from(came).unwrap_or(i64::MAX);
+        let paid = self
+            .credit
+            .saturating_add(budget_in(spent_ms))
+            .min(budget_in(1000));
+        paid.saturating_sub(came).max(-budget_in(REST_MAX_MS))
     }
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    /// After so many seconds with so many faults each, of which so many led to promotions.
+    fn after(marking: &mut Marking, seconds: u64, faults: u64, promoted: u64) -> u64 {
+        for _ in 0..seconds {
+            let now_ms = marking.judged_ms + 1000;
+            let mut all = marking.faults;
+            all.0[0] += faults;
+            marking.note(now_ms, all, marking.promoted + promoted, false);
+        }
+        marking.report().size_mb
+    }
+
+    fn soon(faults: u64) -> FaultTimes {
+        let mut times = FaultTimes::default();
+        times.0[0] = faults;
+        times
+    }
+
+    #[test]
+    fn pages_in_use_again_are_looked_at_whatever_came_of_it_before() {
+        let mut marking = Marking::new(4);
+        after(&mut marking, 9, 10_000, 0);
+        assert!(!marking.report().pays);
+        let mut later = |faults: u64| {
+            let mut all = marking.faults;
+            all.0[0] += 1000;
+            *all.0.last_mut().unwrap() += faults;
+            marking.note(marking.judged_ms + 1000, all, marking.promoted, false);
+            marking.report().pays
+        };
+        assert!(!later(1000), "few");
+        assert!(later(10_000), "many");
+        // As ever: somebody goes through memory again and again.
+        assert_eq!([10_000; 3].map(&mut later), [true, false, false]);
+        assert!(later(100_000), "many more");
+    }
+
+    #[test]
+    fn marks_are_frequent_as_long_as_they_pay() {
+        let mut marking = Marking::new(4);
+        assert_eq!(after(&mut marking, 2, 0, 0), 16, "marks stay");
+        assert_eq!(after(&mut marking, 1, 1000, 1000), 64, "not too fast");
+        assert_eq!(after(&mut marking, 9, 8000, 2000), 64);
+        assert_eq!(after(&mut marking, 1, 32_768, 4096), 24, "too many");
+        assert_eq!(after(&mut marking, 1, 8192, 0), 24, "it may yet pay");
+        assert_eq!(after(&mut marking, 1, 8192, 0), 9, "it does not");
+        assert_eq!(after(&mut marking, 9, 40_000, 0), 1, "somebody must look");
+        assert!(marking.visits().rests);
+        assert_eq!(after(&mut marking, 16, 0, 0), 1);
+        assert_eq!(after(&mut marking, 1, 1024, 10), 3);
+        assert_eq!(after(&mut marking, 9, 64, 0), 16);
+        assert!(!marking.report().pays);
+        assert_eq!(after(&mut marking, 1, 1000, 2000), 64, "it does again");
+        assert!(marking.report().pays);
+    }
+
+    /// In each second in which marks are made so many faults come, and none in others.
+    #[test]
+    fn on_average_the_budget_is_kept() {
+        const SECONDS: u64 = 60;
+        let mut marking = Marking::new(2);
+        after(&mut marking, 9, 8000, 0);
+        let budget = marking.report().budget_per_s;
+        for faults in [1000, budget - 1, 10_000, 30_000, 100] {
+            after(&mut marking, 2 * REST_MAX_MS / 1000, 0, 0);
+            let mut came = 0;
+            let mut rested = 0;
+            for _ in 0..SECONDS {
+                let now = match marking.visits().rests {
+                    true => 0,
+                    false => faults,
+                };
+                (came, rested) = (came + now, rested + u64::from(now == 0));
+                after(&mut marking, 1, now, 0);
+            }
+            assert!(
+                came <= budget * SECONDS + 2 * faults,
+                "{came} of {faults} a second, resting {rested} s"
+            );
+            assert_eq!(rested > 0, faults > budget, "{faults}");
+            assert!(rested < SECONDS, "somebody must look");
+        }
+        assert!(!marking.report().sentence().contains("nothing for a moment"));
+    }
+
+    #[test]
+    fn a_rest_ends_when_pages_are_in_use_again() {
+        let mut marking = Marking::new(2);
+        after(&mut marking, 9, 100_000, 0);
+        assert!(marking.visits().rests);
+        let said = marking.report().sentence();
+        assert!(said.starts_with("nothing for a moment"), "{said}");
+        let mut all = marking.faults;
+        *all.0.last_mut().unwrap() += 100_000;
+        marking.note(marking.judged_ms + 250, all, marking.promoted, false);
+        assert!(!marking.visits().rests && marking.report().pays);
+    }
+
+    #[test]
+    fn faults_are_counted_on_when_their_counter_begins_anew() {
+        let mut marking = Marking::new(1);
+        marking.note(1000, soon(5), 0, false);
+        marking.note(2000, soon(3), 0, false);
+        let classes: Vec<_> = marking.report().fault_times.classes().collect();
+        assert_eq!(classes[..2], [(Some(8), 8), (Some(16), 0)]);
+        assert_eq!(classes[7..], [(Some(1024), 0), (None, 0)]);
+    }
+
+    #[test]
+    fn with_room_there_may_be_more_if_they_are_promoted() {
+        let budget = |has_room, promoted| {
+            let mut marking = Marking::new(4);
+            let start = marking.report().budget_per_s;
+            assert_eq!(start, 16_384, "nobody knows yet");
+            (1..=3).for_each(|s| marking.note(s * 1000, soon(s * 16_384), s * promoted, has_room));
+            marking.report().budget_per_s
+        };
+        assert_eq!(budget(false, 16_384), 16_384);
+        assert_eq!(budget(true, 16_384), 65_536);
+        assert_eq!(budget(true, 6000), 48_000);
+        assert_eq!(budget(true, 0), budget(false, 0));
+    }
+
+    #[test]
+    fn faults_are_counted_by_the_second() {
+        let mut marking = Marking::new(4);
+        marking.note(1000, soon(0), 0, false);
+        assert!(
+            !marking.is_due(2999, soon(0), 0),
+            "an idle machine is asked rarely"
+        );
+        assert!(marking.is_due(3000, soon(0), 0));
+        assert!(!marking.is_due(1249, soon(1), 0));
+        assert!(marking.is_due(1250, soon(1), 0));
+        assert!(marking.is_due(1250, soon(0), 1));
+        // As many as the budget allows in four seconds.
+        marking.note(5000, soon(4 * 16_384), 4 * 16_384, false);
+        assert_eq!(marking.report().size_mb, 16);
+        assert!(marking.is_due(5250, soon(4 * 16_384), 4 * 16_384));
+        // For a second in vain.
+        marking.note(6000, soon(5 * 16_384), 4 * 16_384, false);
+        let said = marking.report().sentence();
+        assert!(said.starts_with("6 MB of a process"), "{said}");
+        assert!(said.ends_with("8192 at most"), "{said}");
+        marking.note(13_000, soon(6 * 16_384), 4 * 16_384, false);
+        let said = marking.report().sentence();
+        assert!(
+            said.ends_with("4096 at most, for few lead to promotions"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn counters_that_start_anew_do_no_harm() {
+        let mut marking = Marking::new(4);
+        marking.note(1000, soon(8000), 8000, false);
+        marking.note(2000, soon(0), 0, false);
+        assert_eq!(marking.report().size_mb, 16);
+        marking.note(2000, soon(u64::MAX / 1000), u64::MAX / 8, false);
+    }
+}

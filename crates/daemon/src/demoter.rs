@@ -6,14 +6,15 @@ use std::time::Duration;
 use pghot_engine::demoter::{Demand, Demoter, Reclaim};
 use pghot_engine::exchange::FaultTimes;
 use pghot_engine::marking::HintFaults;
-use pghot_engine::{Marking, QuickFault};
+use pghot_engine::{History, Marking, QuickFault};
 
 use crate::lock;
 use crate::shared::{MigratorState, Shared};
 
-/// Makes room until a stop is requested, on a machine of so many CPUs.
-pub fn run(shared: &Shared, cpus: u64, machine: &mut dyn Reclaim) {
-    let mut demoter = Demoter::default();
+/// Makes room until a stop is requested, on a machine of so many CPUs, for what the migrators note in
+/// `history`.
+pub fn run(shared: &Shared, history: History, cpus: u64, machine: &mut dyn Reclaim) {
+    let mut demoter = Demoter::new(history);
     let mut marking = Marking::new(cpus);
     let mut faults = HintFaults::default();
     let mut told = QuickFault::as_set(&shared.settings());

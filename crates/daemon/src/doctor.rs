@@ -10,9 +10,9 @@ use pghot_linux::bpf;
 use pghot_linux::conflicts::conflicts;
 use pghot_linux::load_check::{self, Loads};
 use pghot_linux::probe::{Finding, Level, features};
-use pghot_linux::resolver;
 use pghot_linux::rights;
 use pghot_linux::topology::Topology;
+use pghot_linux::{fates, resolver};
 use pghot_sources::{Availability, Descriptor, SOURCES};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -183,6 +183,8 @@ fn check_programs(root: &SysRoot) -> Vec<Check> {
     bpf::log_messages();
     let resolver = load_check::programs(root, resolver::OBJECT, |_| Ok(()));
     let mut checks = of_object("resolver", Grade::Fail, resolver);
+    let fates = load_check::programs(root, fates::OBJECT, |_| Ok(()));
+    checks.extend(of_object("fates", Grade::Warn, fates));
     for source in SOURCES {
         let programs = source.on_kernel.load_check(root);
         checks.extend(of_object(source.name, Grade::Warn, programs));

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pghot_engine::demoter::{Lruvec, Reclaim, Unable};
-use pghot_engine::{Batch, Found, Machine, Outcome, Pid, Program};
+use pghot_engine::exchange::Fates;
+use pghot_engine::{Batch, Found, Machine, Outcome, Pid, Place, Program};
 use pghot_hotness::{Nid, Pfn};
 use pghot_linux::host::monotonic;
 
@@ -117,6 +118,10 @@ impl<T: Reclaim> Reclaim for Beating<T> {
 
     fn age(&mut self, nid: Nid, memcg_id: u64, seq: u64) {
         self.asked().age(nid, memcg_id, seq);
+    }
+
+    fn look_at(&mut self, places: &[Place]) -> Fates {
+        self.asked().look_at(places)
     }
 
     fn demote(&mut self, nid: Nid, memcg_id: u64, seq: u64, pages: u64) -> u64 {

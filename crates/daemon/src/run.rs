@@ -289,6 +289,8 @@ const ENDING_MAX: Duration = Duration::from_secs(10);
 struct Threads {
     migrators: Vec<(Nid, JoinHandle<Result<(), RunError>>)>,
     demoter: Option<JoinHandle<Result<(), RunError>>>,
+    /// What the migrators promote, for the demoter.
+    history: History,
     watchdog: Option<JoinHandle<Result<(), RunError>>>,
     /// Of the migrators and of the demoter.
     pulses: Pulses,
@@ -302,8 +304,8 @@ impl Threads {
         let mut machine = Reclaimer::open(&shared.root, topology, moving, shared.dry_run)?;
         machine.set_exchange_cpus(shared.demoter.exchange_cpus.clone());
         let mut machine = Beating::new(machine, self.pulses.add("the demoter"));
-        let cpus = topology.cpus();
-        let make_room = move |shared: &Shared| demoter::run(shared, cpus, &mut machine);
+        let (cpus, history) = (topology.cpus(), self.history.clone());
+        let make_room = move |shared: &Shared| demoter::run(shared, history, cpus, &mut machine);
         let panicked = || RunError::DemoterPanicked;
         self.demoter = Some(spawn(shared, "demoter".into(), panicked, make_room)?);
         Ok(())
@@ -315,11 +317,11 @@ impl Threads {
         shared: &Arc<Shared>,
         hosts: Vec<Box<dyn Machine + Send>>,
     ) -> Result<(), RunError> {
-        let (history, gates) = (History::default(), Gates::default());
+        let gates = Gates::default();
         for (index, host) in hosts.into_iter().enumerate() {
             let MigratorState { nid, journal, .. } = &shared.migrators[index];
             let (nid, journal) = (*nid, journal.clone());
-            let mut migrator = Migrator::new(nid, history.clone(), gates.clone(), journal);
+            let mut migrator = Migrator::new(nid, self.history.clone(), gates.clone(), journal);
             migrator.count_owners(shared.owners.clone());
             let pulse = self.pulses.add(&format!("the migrator of node {nid}"));
             let mut host = Beating::new(host, pulse);

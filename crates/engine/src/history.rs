@@ -4,12 +4,18 @@
 //! and its address. It waits before it may go up again, twice as long each time, so that no page
 //! goes up and down for ever. All migrators share one history: the kernel demotes to the nearest
 //! node, which need not be the one that the page came from.
+//!
+//! Of what went up a sample is kept by its place, so that somebody can look whether it is touched
+//! again: large folios are not in it, for a TLB hides for long that they are, nor page cache that
+//! nobody maps.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::Place;
+use pghot_hotness::Nid;
+
+use crate::{Owner, Place};
 
 /// How long a page stays down that came back once, counted from its promotion, in ms; doubled each
 /// time.
@@ -22,6 +28,10 @@ const DOUBLINGS_MAX: u8 = 5;
 /// older one when it is full, or after [`GENERATION_MS`].
 const GENERATION_PAGES: usize = 1 << 18;
 const GENERATION_MS: u64 = 30_000;
+
+/// One page in so many is of the sample, and the newest of them that are kept.
+const SAMPLE_ONE_IN: u64 = 16;
+const SAMPLE_PAGES: usize = 256;
 
 #[derive(Debug, Clone, Copy)]
 struct Promoted {
@@ -51,6 +61,8 @@ struct Generations {
     young: HashMap<u64, Promoted>,
     old: HashMap<u64, Promoted>,
     opened_ms: u64,
+    /// When it went up, to which node, and where it is mapped.
+    sample: VecDeque<(u64, Nid, Place)>,
 }
 
 /// Hashed alike in every run, for the same inputs must give the same decisions.
@@ -59,9 +71,33 @@ fn key(place: &Place) -> u64 {
 }
 
 impl History {
-    /// A page went up.
-    pub fn promoted(&self, place: &Place, now_ms: u64) {
-        self.generations().promoted(key(place), now_ms);
+    /// A folio of so many pages went up to a node.
+    pub fn promoted(&self, place: &Place, pages: u32, target: Nid, now_ms: u64) {
+        let key = key(place);
+        let mut generations = self.generations();
+        generations.promoted(key, now_ms);
+        let is_mapped = matches!(place.owner, Owner::Process(_));
+        if pages == 1 && is_mapped && key.is_multiple_of(SAMPLE_ONE_IN) {
+            let sample = &mut generations.sample;
+            if sample.len() == SAMPLE_PAGES {
+                sample.pop_front();
+            }
+            sample.push_back((now_ms, target, *place));
+        }
+    }
+
+    /// Takes from the sample what went up to a node before that time.
+    pub fn take_sample(&self, target: Nid, before_ms: u64) -> Vec<Place> {
+        let mut generations = self.generations();
+        let mut taken = Vec::new();
+        generations.sample.retain(|&(when_ms, nid, place)| {
+            let is_meant = nid == target && when_ms < before_ms;
+            if is_meant {
+                taken.push(place);
+            }
+            !is_meant
+        });
+        taken
     }
 
     /// A page of the lower tier is hot.
@@ -130,7 +166,7 @@ mod tests {
         let mut now_ms = 1_000_000;
         assert_eq!(history.ask(&place(1), now_ms), Answer::New);
         for wait_ms in [5000, 10_000, 20_000] {
-            history.promoted(&place(1), now_ms);
+            history.promoted(&place(1), 1, 0, now_ms);
             assert_eq!(history.ask(&place(1), now_ms + 1), Answer::ComesBack);
             assert_eq!(history.ask(&place(1), now_ms + wait_ms - 1), Answer::Waits);
             now_ms += wait_ms;
@@ -142,10 +178,27 @@ mod tests {
     }
 
     #[test]
+    fn of_what_went_up_a_sample_is_taken_once() {
+        let history = History::default();
+        for page in 0..1600 {
+            history.promoted(&place(page), 1, 0, 10 + page / 800);
+            history.promoted(&place(page), 1, 1, 10);
+            history.promoted(&place(page), 512, 0, 10);
+        }
+        let sample = history.take_sample(0, 11);
+        assert!((25..100).contains(&sample.len()), "{}", sample.len());
+        assert!(sample.iter().all(|place| place.address < 800 << 12));
+        assert_eq!(history.take_sample(0, 11), []);
+        assert!(!history.take_sample(0, 12).is_empty());
+        let left = history.take_sample(1, 11).len();
+        assert!(left > 0 && left <= SAMPLE_PAGES, "{left}");
+    }
+
+    #[test]
     fn memory_is_bounded_and_the_newest_are_kept() {
         let history = History::default();
         for page in 0..3 * GENERATION_PAGES as u64 {
-            history.promoted(&place(page), 10);
+            history.promoted(&place(page), 1, 0, 10);
         }
         let kept = history.generations().len();
         assert!(kept <= 2 * GENERATION_PAGES, "{kept}");

@@ -420,7 +420,8 @@ impl Migrator {
             self.totals.large_folios_moved += (folio.pages > 1) as u64;
             if let Some(owner) = owner {
                 let address = folio.address;
-                self.history.promoted(&Place { owner, address }, now_ms);
+                let place = Place { owner, address };
+                (self.history).promoted(&place, folio.pages, target, now_ms);
             }
         }
         if outcome.settles() {

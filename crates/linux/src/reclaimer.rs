@@ -7,10 +7,13 @@
 use std::fs;
 use std::path::PathBuf;
 
+use pghot_engine::Place;
 use pghot_engine::demoter::{Lruvec, Reclaim, Unable};
+use pghot_engine::exchange::Fates;
 use pghot_hotness::Nid;
 
 use crate::exchange_cpus::ExchangeCpus;
+use crate::fates::AccessedBits;
 use crate::host::{Demotion, monotonic};
 use crate::lru_gen::{self, Key, Mode};
 use crate::moving::MovingTime;
@@ -31,6 +34,8 @@ pub struct Reclaimer {
     demotion: Demotion,
     moving: MovingTime,
     exchange_cpus: ExchangeCpus,
+    /// None where the kernel does not take the program: then no page is looked at.
+    accessed_bits: Option<AccessedBits>,
     dry_run: bool,
 }
 
@@ -51,6 +56,7 @@ impl Reclaimer {
             root: root.clone(),
             moving,
             exchange_cpus: ExchangeCpus::default(),
+            accessed_bits: AccessedBits::load().ok(),
             dry_run,
         })
     }
@@ -117,6 +123,11 @@ impl Reclaim for Reclaimer {
             generations,
         };
         Ok(lruvecs.into_iter().map(lruvec).collect())
+    }
+
+    fn look_at(&mut self, places: &[Place]) -> Fates {
+        let bits = self.accessed_bits.as_mut();
+        bits.map_or_else(Fates::default, |bits| bits.look_at(places))
     }
 
     fn age(&mut self, nid: Nid, memcg_id: u64, seq: u64) {

@@ -36,6 +36,12 @@ pub const TESTS: &[Test] = &[
         "tiered3",
         a_full_top_tier_makes_room,
     ),
+    Test::new(
+        "what_goes_up_is_looked_at_again",
+        "bench",
+        what_goes_up_is_looked_at_again,
+    )
+    .fresh(),
     Test::new("demotion_never_swaps", "tiered3-disk", demotion_never_swaps)
         .limit(Duration::from_secs(400))
         .fresh(),
@@ -186,6 +192,44 @@ fn a_full_top_tier_makes_room(ctx: &mut Ctx) -> Result<()> {
     ensure!(more == 0, "{more} allocations stalled");
     hot.kill()?;
     empty_node_0(vm, hogs)?;
+    daemon.stop()?;
+    vm.write(DEMOTION, "false")?;
+    Ok(())
+}
+
+/// With both tiers in use, pages change places. If a program goes through its memory from end to
+/// end they are hardly touched again, and that is seen; of a hot set they are.
+fn what_goes_up_is_looked_at_again(ctx: &mut Ctx) -> Result<()> {
+    let vm = &ctx.vm;
+    vm.write(DEMOTION, "true")?;
+    // Or pages that are touched all the time would look as if they were not.
+    let _flusher = vm.spawn(&["flushtlb", "--seconds", "400"])?;
+    let daemon = Daemon::start(vm, &[])?;
+    for (benchmark, is_worth_it) in [("stream", false), ("phase", true)] {
+        let fates = || -> Result<(f64, f64)> {
+            let looked = daemon.number("/demoter/looked_pages")?;
+            Ok((looked, daemon.number("/demoter/touched_again_pages")?))
+        };
+        let before = fates()?;
+        let command = format!(
+            "load {benchmark} --home 1 --size-mib 720 --near-mib 400 --threads 2 \
+             --accesses 100000000000"
+        );
+        let mut load = vm.spawn(&command.split_whitespace().collect::<Vec<_>>())?;
+        let what = format!("pages of {benchmark} are looked at");
+        let seen = vm.wait_until(&what, Duration::from_secs(120), || {
+            Ok(fates().is_ok_and(|(looked, _)| looked >= before.0 + 100.0))
+        });
+        seen.with_context(|| format!("{:#}", daemon.status().unwrap_or_default()))?;
+        let after = fates()?;
+        let share = (after.1 - before.1) / (after.0 - before.0);
+        let status = daemon.status()?;
+        ensure!(
+            (share >= 0.25) == is_worth_it,
+            "{benchmark}: {share:.2} were touched again: {status:#}"
+        );
+        load.kill()?;
+    }
     daemon.stop()?;
     vm.write(DEMOTION, "false")?;
     Ok(())

@@ -11,6 +11,8 @@ const SHARES: (u64, u64) = (8, 32);
 pub(super) struct Agings {
     /// When the last one ended.
     last_ms: Option<u64>,
+    /// When it began: what went up before has lost its accessed bits.
+    began_ms: u64,
     /// It was the first of a pair, and the second is yet to come.
     is_open: bool,
     took_ms: u64,
@@ -46,14 +48,19 @@ impl Agings {
         (self.last_ms).is_none_or(|last_ms| now_ms.saturating_sub(last_ms) >= rest_ms)
     }
 
+    /// If one that begins now is the second of a pair: when the first began.
+    pub fn first_of_pair_ms(&self, now_ms: u64, idle_ms: u64) -> Option<u64> {
+        // Who was not touched since the last one may have been idle for a little longer.
+        let is_soon = |last_ms| (idle_ms..=2 * idle_ms).contains(&now_ms.saturating_sub(last_ms));
+        (self.is_open || self.last_ms.is_some_and(is_soon)).then_some(self.began_ms)
+    }
+
     /// Takes note of one; returns whether it was the second of a pair.
     pub fn note(&mut self, began_ms: u64, ended_ms: u64, idle_ms: u64) -> bool {
-        // Who was not touched since the last one may have been idle for a little longer.
-        let is_soon = |last_ms| (idle_ms..=2 * idle_ms).contains(&began_ms.saturating_sub(last_ms));
-        let is_second = self.is_open || self.last_ms.is_some_and(is_soon);
+        let is_second = self.first_of_pair_ms(began_ms, idle_ms).is_some();
         let before_ms = if self.is_open { self.took_ms } else { 0 };
         self.took_ms = before_ms + ended_ms.saturating_sub(began_ms);
-        self.last_ms = Some(ended_ms);
+        (self.last_ms, self.began_ms) = (Some(ended_ms), began_ms);
         self.is_open = !is_second;
         is_second
     }

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use pghot_hotness::Nid;
 
 use crate::exchange::{Exchange, FaultTimes, Outcomes, Rest, Round};
-use crate::{Outcome, Settings, Totals, Waiting};
+use crate::{History, Outcome, Settings, Totals, Waiting};
 use agings::Agings;
 use lists::Lists;
 use survey::Survey;
@@ -81,6 +81,7 @@ impl Demand {
 #[derive(Default)]
 pub struct Demoter {
     exchange: Exchange,
+    history: History,
     report: DemoterReport,
     /// By target.
     agings: BTreeMap<Nid, Agings>,
@@ -94,6 +95,14 @@ pub struct Demoter {
 }
 
 impl Demoter {
+    /// One that knows what the migrators promote.
+    pub fn new(history: History) -> Demoter {
+        Demoter {
+            history,
+            ..Demoter::default()
+        }
+    }
+
     /// What it does.
     pub fn report(&self) -> &DemoterReport {
         &self.report
@@ -161,8 +170,8 @@ impl Demoter {
     fn make_room(&mut self, target: &Target, settings: &Settings, machine: &mut dyn Reclaim) {
         let now_ms = machine.now_ms();
         let resting = self.exchange.resting(now_ms);
-        let may_try_longest =
-            resting != Some(Rest::TheyCameBack) && now_ms >= self.longest_again_ms;
+        let is_told_off = matches!(resting, Some(Rest::TheyCameBack | Rest::NotTouchedAgain));
+        let may_try_longest = !is_told_off && now_ms >= self.longest_again_ms;
         if resting.is_some() && !may_try_longest {
             return;
         }
@@ -305,6 +314,16 @@ impl Demoter {
         let agings = self.agings.entry(nid).or_default();
         if !agings.is_due(began_ms, idle_ms, self.exchange.is_promising()) {
             return false;
+        }
+        if let Some(first_ms) = agings.first_of_pair_ms(began_ms, idle_ms) {
+            // The bits that the first one cleared, before this one clears them again.
+            let sample = self.history.take_sample(nid, first_ms);
+            if self.exchange.is_proven() && !sample.is_empty() {
+                let fates = machine.look_at(&sample);
+                self.report.looked_pages += fates.looked;
+                self.report.touched_again_pages += fates.touched;
+                self.exchange.note_fates(began_ms, fates);
+            }
         }
         for lruvec in lruvecs {
             if let Some(youngest) = lruvec.generations.last() {

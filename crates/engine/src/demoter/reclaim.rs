@@ -6,6 +6,9 @@ use pghot_hotness::Nid;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::Place;
+use crate::exchange::Fates;
+
 /// One generation of a lruvec.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Generation {
@@ -77,6 +80,10 @@ pub trait Reclaim {
 
     /// Opens a younger generation than `seq`, if that is the youngest.
     fn age(&mut self, nid: Nid, memcg_id: u64, seq: u64);
+
+    /// How many of these pages, each mapped at its place by a process, have their accessed bits set,
+    /// of those that can be looked at.
+    fn look_at(&mut self, places: &[Place]) -> Fates;
 
     /// Demotes about so many pages of the generations up to `seq`, oldest first, those accessed
     /// meanwhile left out; returns how many went.

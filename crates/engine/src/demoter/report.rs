@@ -18,6 +18,10 @@ pub struct DemoterReport {
     pub agings: u64,
     /// The longest that one aging took, in ms.
     pub aging_ms_max: u64,
+    /// Of the pages that went up for others, those that were looked at again.
+    pub looked_pages: u64,
+    /// Of those, the ones that had been touched again.
+    pub touched_again_pages: u64,
     /// Within which time what goes up was touched, in ms.
     pub touched_ms: u32,
     /// For how long what goes down was not touched, in ms.

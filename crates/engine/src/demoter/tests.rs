@@ -3,8 +3,8 @@
 use pghot_hotness::Format;
 
 use super::*;
-use crate::exchange::FAULT_CLASSES;
-use crate::{Pattern, Policies, Policy};
+use crate::exchange::{FAULT_CLASSES, Fates};
+use crate::{Pattern, Place, Policies, Policy};
 
 /// Pages of one node, all touched at intervals; `MAX_NR_GENS` generations.
 struct Node {
@@ -132,6 +132,16 @@ impl Reclaim for Node {
         }])
     }
 
+    fn look_at(&mut self, places: &[Place]) -> Fates {
+        let page = |place: &Place| self.pages.get((place.address >> 12) as usize);
+        let is_touched = |place: &&Place| page(place).is_some_and(|page| self.is_touched(*page));
+        let touched = places.iter().filter(is_touched);
+        Fates {
+            looked: places.len() as u64,
+            touched: touched.count() as u64,
+        }
+    }
+
     fn age(&mut self, _: Nid, memcg_id: u64, seq: u64) {
         assert_eq!((memcg_id, seq), (7, self.youngest));
         self.calls += 1;
@@ -227,6 +237,35 @@ fn cold_is_what_is_colder_than_what_waits() {
     assert!((1990..=2000).contains(&went), "{went}");
     let hot = node.pages.iter().filter(|page| page.0 == 1).count();
     assert_eq!(hot, 3000);
+}
+
+/// Somebody goes through memory: what was just touched is not touched again soon.
+#[test]
+fn what_goes_up_must_be_touched_again() {
+    let went = |first: u64| {
+        let history = History::default();
+        let mut demoter = Demoter::new(history.clone());
+        let mut node = Node::new(&[(3000, 1), (50_000, 66)]);
+        let (settings, end_ms) = (Settings::new(Format::Default), node.now_ms + 10_000);
+        let mut saw_vain = false;
+        while node.now_ms < end_ms {
+            let demand = node.demand(2000);
+            node.now_ms += demoter.pass(&demand, &settings, &mut node);
+            let went_up = node.room;
+            for page in first..first + went_up {
+                let place = Place::in_process(7, page << 12);
+                history.promoted(&place, 1, 0, node.now_ms);
+            }
+            node.room = 0;
+            saw_vain |= demoter.report().resting == Some(Rest::NotTouchedAgain);
+        }
+        let report = demoter.report();
+        assert!(report.looked_pages >= 64, "{}", report.looked_pages);
+        assert_eq!(saw_vain, report.touched_again_pages == 0);
+        report.demoted_pages
+    };
+    let (hot, vain) = (went(0), went(1 << 30));
+    assert!(3 * vain < hot, "{hot}, {vain}");
 }
 
 #[test]
@@ -409,6 +448,9 @@ impl Reclaim for Asked {
         Ok(Vec::new())
     }
     fn age(&mut self, _: Nid, _: u64, _: u64) {}
+    fn look_at(&mut self, _: &[Place]) -> Fates {
+        Fates::default()
+    }
     fn demote(&mut self, _: Nid, memcg_id: u64, _: u64, pages: u64) -> u64 {
         self.demands.push((memcg_id, pages));
         pages.next_multiple_of(self.folio_pages.max(1))

@@ -17,20 +17,21 @@
 //! - *What comes back was a mistake.* A page that was promoted, went down and is hot again cost two
 //!   moves for nothing. If a quarter of what would be promoted are such pages, the rate is halved;
 //!   if there are fewer, it doubles, up to the limit.
-//! - *What does not pay rests*: after the test has failed at all scales, twice as long each time in
-//!   a row. It has paid if the pages that are left below are touched more rarely than before. Hint
-//!   faults, which come anyway, tell when hot and cold have come much further apart at some scale;
-//!   then the rest is over.
+//! - *What does not pay rests*: after the test has failed at all scales, or if of a sample of the
+//!   pages that went up fewer than a quarter were touched again within 2 τ, as where somebody goes
+//!   through memory; twice as long each time in a row. It has paid if at least a quarter were, or,
+//!   where no page of the sample can be looked at, if the pages that are left below are touched
+//!   more rarely than before. Hint faults, which come anyway, tell when hot and cold have come much
+//!   further apart at some scale; then a rest is over that followed from the test.
 
 mod scales;
-
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+mod told;
 
 use crate::{Gate, Settings};
 use scales::{NARROW_SCALES, NARROW_TIMES, Scale, least_idle, scales};
 
 pub use scales::{FAULT_CLASSES, FaultTimes};
+pub use told::{Fates, Outcomes, Rest, Round};
 
 /// Where more than this share must be idle, it need not be asked whether it is.
 const IDLE_MAX: f64 = 0.5;
@@ -73,57 +74,6 @@ const NEWS_MS: u64 = 500;
 /// How long hint faults must have told nothing until who was idle for long may go, in ms.
 const TRIED_MS: u64 = 2000;
 
-/// Why nothing is exchanged for now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Rest {
-    /// The pages of the top tier are as hot as those that wait.
-    NobodyIdle,
-    /// Too many of the promoted pages were back in the lower tier, and hot again.
-    TheyCameBack,
-}
-
-impl Rest {
-    /// Why, as a sentence for an operator.
-    pub fn sentence(self) -> &'static str {
-        match self {
-            Rest::NobodyIdle => "the pages of the top tier are touched as often as those that wait",
-            Rest::TheyCameBack => "pages that were promoted went down and became hot again",
-        }
-    }
-}
-
-/// Pages that went up, and that were to go up a second time, since the start.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Outcomes {
-    /// Promoted.
-    pub promoted: u64,
-    /// Hot in the lower tier soon after they had been promoted.
-    pub returned: u64,
-}
-
-/// One round of demotion, in pages.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Round {
-    /// Waited below.
-    pub waited: u64,
-    /// Were idle above.
-    pub idle: u64,
-    /// Were to go.
-    pub wanted: u64,
-    /// Went.
-    pub went: u64,
-    /// How long the agings of the round took, in ms.
-    pub aging_ms: u64,
-}
-
-impl Round {
-    /// Whether at least half of what was to go went.
-    pub fn is_served(&self) -> bool {
-        self.went * 2 >= self.wanted
-    }
-}
-
 /// See the head of this file.
 #[derive(Debug, Clone)]
 pub struct Exchange {
@@ -152,6 +102,11 @@ pub struct Exchange {
     rest_ms: u64,
     /// The narrowest gap when pages were first told apart since the last rest.
     gap_at_proof: Option<f64>,
+    /// Of the pages that went up, since the last verdict; whether there ever were any.
+    fates: Fates,
+    sees_fates: bool,
+    /// Whether the exchange has paid since the last rest.
+    has_paid: bool,
     judged: Outcomes,
     judged_ms: u64,
 }
@@ -181,6 +136,9 @@ impl Default for Exchange {
             resting: None,
             rest_ms: REST_MS.0,
             gap_at_proof: None,
+            fates: Fates::default(),
+            sees_fates: false,
+            has_paid: false,
             judged: Outcomes::default(),
             judged_ms: 0,
         }
@@ -272,8 +230,25 @@ impl Exchange {
     /// If hot pages went up, those that are left are touched more rarely: then it was worth it, and
     /// the next rest is short.
     fn note_gain(&mut self) {
-        if (self.gap_at_proof).is_some_and(|before| self.gap(0) > WIDER_GAP * before) {
-            self.rest_ms = REST_MS.0;
+        let is_wider = |before| self.gap(0) > WIDER_GAP * before;
+        self.has_paid |= !self.sees_fates && self.gap_at_proof.is_some_and(is_wider);
+    }
+
+    /// Takes note of what became of pages that went up.
+    pub fn note_fates(&mut self, now_ms: u64, fates: Fates) {
+        self.fates.add(fates);
+        let Some(is_worth_it) = self.fates.verdict() else {
+            return;
+        };
+        (self.fates, self.sees_fates) = (Fates::default(), true);
+        match is_worth_it {
+            true => self.has_paid = true,
+            false if self.resting.is_none() => {
+                self.has_paid = false;
+                self.fails();
+                self.rest(now_ms, Rest::NotTouchedAgain);
+            }
+            false => {}
         }
     }
 
@@ -482,6 +457,9 @@ impl Exchange {
         for scale in 0..NARROW_SCALES {
             // Also where the gap was too wide to be tried, or noise would end the rest.
             self.failed[scale] = self.failed[scale].min(self.gap(scale));
+        }
+        if std::mem::take(&mut self.has_paid) {
+            self.rest_ms = REST_MS.0;
         }
         self.gap_at_proof = None;
         self.resting = Some((now_ms + self.rest_ms, why));

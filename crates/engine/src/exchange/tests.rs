@@ -391,3 +391,29 @@ fn a_scale_that_is_gone_does_no_harm() {
         assert!(exchange.idle_ms(&settings) >= 2 * u64::from(exchange.touched_ms(&settings)));
     }
 }
+
+/// A rest that follows from it is longer each time, until something was worth it.
+#[test]
+fn what_is_not_touched_again_was_promoted_in_vain() {
+    let fates = |looked, touched| Fates { looked, touched };
+    let mut exchange = Exchange::default();
+    let mut busy = Tiers::new(&[(1.0, 20.0)], &[(0.5, 1000.0), (0.5, 20.0)]);
+    let mut rest_ms = |verdicts: &[Fates]| {
+        assert!(busy.is_proven_within(&mut exchange, 1000).is_some());
+        for verdict in verdicts {
+            exchange.note_fates(busy.now_ms, *verdict);
+        }
+        let why = exchange.resting(busy.now_ms)?;
+        assert_eq!(why, Rest::NotTouchedAgain);
+        (1..).find(|ms| exchange.resting(busy.now_ms + ms).is_none())
+    };
+    assert_eq!(rest_ms(&[fates(63, 0)]), None, "too few to tell");
+    assert_eq!(rest_ms(&[fates(1, 1)]), Some(1000));
+    assert_eq!(rest_ms(&[fates(100, 24)]), Some(2000));
+    assert_eq!(rest_ms(&[fates(100, 25)]), None, "a quarter is enough");
+    assert_eq!(
+        rest_ms(&[fates(100, 0)]),
+        Some(4000),
+        "it is vain all the same"
+    );
+}

@@ -2,6 +2,7 @@
 //! their costs and refusals.
 
 use pghot_engine::demoter::{Lruvec, Reclaim, Unable};
+use pghot_engine::exchange::Fates;
 use pghot_engine::{Batch, FileId, Found, Machine, Outcome, Owner, Pid, Place, Program};
 use pghot_hotness::{Nid, Pfn};
 
@@ -14,6 +15,9 @@ use crate::machine::world::World;
 
 /// Finding out who maps a page, in ns.
 const RESOLVE_NS: f64 = 700.0;
+
+/// Looking at the accessed bit of a page, in ns.
+const LOOK_NS: f64 = 300.0;
 
 /// Mapping one page of page cache, which must be mapped somewhere to be moved, in ns.
 const MAP_NS: f64 = 1000.0;
@@ -124,6 +128,23 @@ impl Reclaim for Host<'_> {
         self.spent_ns += reclaim::age(self.world, nid as usize);
     }
 
+    fn look_at(&mut self, places: &[Place]) -> Fates {
+        self.spent_ns += places.len() as f64 * LOOK_NS;
+        let mut fates = Fates::default();
+        let heads = places.iter().filter_map(|place| self.head_at(place));
+        for head in heads {
+            let World {
+                heat,
+                memory,
+                now_ns,
+                ..
+            } = &*self.world;
+            fates.looked += 1;
+            fates.touched += u64::from(heat.is_accessed(memory, head, *now_ns));
+        }
+        fates
+    }
+
     fn demote(&mut self, nid: Nid, _memcg_id: u64, seq: u64, pages: u64) -> u64 {
         let pages = pages.div_ceil(self.weight());
         let fits = match self.world.spec.kernel.demotion_enabled {
@@ -147,6 +168,19 @@ impl Host<'_> {
     fn lower_room(&self) -> u64 {
         let lower = self.world.nodes.iter().filter(|node| !node.is_top_tier);
         lower.map(Node::room).sum()
+    }
+
+    /// The folio that a process maps there.
+    fn head_at(&self, place: &Place) -> Option<Page> {
+        let memory = &self.world.memory;
+        let Owner::Process(pid) = place.owner else {
+            return None;
+        };
+        let mut regions = memory.regions().iter();
+        let region = regions.find(|region| region.pid == pid)?;
+        let page = region.pages.start + Page::try_from(place.address >> 12).ok()?;
+        let is_there = region.pages.contains(&page) && memory.state(page) & ABSENT == 0;
+        is_there.then(|| Memory::head(page, region.folio_pages))
     }
 
     fn find(&self, pfn: Pfn) -> Found {

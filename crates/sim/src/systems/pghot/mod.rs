@@ -90,7 +90,7 @@ impl Pghot {
             arbiter: Arbiter::new(SOURCES.iter().map(Source::candidate), &config),
             fakes: Fakes::new(&table),
             migrators: world.spec.lower_tier().map(migrator).collect(),
-            demoter: Demoter::default(),
+            demoter: Demoter::new(history),
             demoter_due_ms: EPOCH_MS,
             is_room_called_for: false,
             faults: FaultTimes::default(),

@@ -18,6 +18,7 @@ use std::sync::atomic::AtomicU64;
 use pghot_hint::{ring, wire};
 use pghot_hotness::{BORDER, CHUNK_BYTES, Mirror, Shape, mirror};
 use pghot_linux::bpf::LayoutResult;
+use pghot_linux::fates::{self, Fate, Look, Sampled};
 use pghot_linux::resolver::{self, Answer, BATCH_PAGES, Request, Verdict};
 
 use crate::SourceStats;
@@ -89,6 +90,10 @@ fn objects() -> Vec<(&'static str, Object, Sides, Vec<&'static Shape>)> {
         ("argument of resolve", Is(Request::SHAPE)),
         ("argument of heads", Is(Request::SHAPE)),
     ]);
+    let fates = sides([
+        ("map sample", Is(Sampled::SHAPE)),
+        ("argument of look_at", Is(Look::SHAPE)),
+    ]);
     let hint_fault = sides([
         ("map blocks", Nothing("the program's own")),
         ("section .data.quick", Is(named("quick_faults"))),
@@ -118,6 +123,7 @@ fn objects() -> Vec<(&'static str, Object, Sides, Vec<&'static Shape>)> {
     let object = |name, image, parts: Vec<Sides>| (name, Object::open(image), all(parts), vec![]);
     let mut objects = vec![
         object("resolver", resolver::OBJECT, vec![resolver, of_layout()]),
+        object("fates", fates::OBJECT, vec![fates, of_layout()]),
         object(
             "hint_fault",
             hint_fault::OBJECT,
@@ -137,6 +143,7 @@ fn objects() -> Vec<(&'static str, Object, Sides, Vec<&'static Shape>)> {
         object("border.c", headers(), vec![of_headers()]),
     ];
     objects[0].3.push(Verdict::SHAPE);
+    objects[1].3.push(Fate::SHAPE);
     objects
 }
 

@@ -1,0 +1,89 @@
+//! What an exchange is told: of rounds, and what became of the pages that went up; and why it rests.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Fewer pages that were looked at tell nothing.
+const LOOKED_MIN: u64 = 64;
+
+/// If fewer than one in so many were touched, it was not worth it. Of pages that are touched once
+/// in τ or more often e^-2 are not touched within 2 τ, so then a quarter at most were as hot as they
+/// looked. Not more is asked for, because a few hot pages pay for many moves: one that is touched a
+/// thousand times a second saves 150 µs each second, and an exchange takes 4.
+const TOUCHED_ONE_IN: u64 = 4;
+
+/// Why nothing is exchanged for now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Rest {
+    /// The pages of the top tier are as hot as those that wait.
+    NobodyIdle,
+    /// Too many of the promoted pages were back in the lower tier, and hot again.
+    TheyCameBack,
+    /// Too few of them were touched again.
+    NotTouchedAgain,
+}
+
+impl Rest {
+    /// Why, as a sentence for an operator.
+    pub fn sentence(self) -> &'static str {
+        match self {
+            Rest::NobodyIdle => "the pages of the top tier are touched as often as those that wait",
+            Rest::TheyCameBack => "pages that were promoted went down and became hot again",
+            Rest::NotTouchedAgain => "most pages that were promoted were not touched again soon",
+        }
+    }
+}
+
+/// Pages that went up, and that were to go up a second time, since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Outcomes {
+    /// Promoted.
+    pub promoted: u64,
+    /// Hot in the lower tier soon after they had been promoted.
+    pub returned: u64,
+}
+
+/// One round of demotion, in pages.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Round {
+    /// Waited below.
+    pub waited: u64,
+    /// Were idle above.
+    pub idle: u64,
+    /// Were to go.
+    pub wanted: u64,
+    /// Went.
+    pub went: u64,
+    /// How long the agings of the round took, in ms.
+    pub aging_ms: u64,
+}
+
+impl Round {
+    /// Whether at least half of what was to go went.
+    pub fn is_served(&self) -> bool {
+        self.went * 2 >= self.wanted
+    }
+}
+
+/// What became of pages that went up, of those that could be looked at.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Fates {
+    /// Were looked at.
+    pub looked: u64,
+    /// Had been touched again.
+    pub touched: u64,
+}
+
+impl Fates {
+    /// Adds more of them.
+    pub fn add(&mut self, more: Fates) {
+        self.looked += more.looked;
+        self.touched += more.touched;
+    }
+
+    /// Whether enough were touched, once so many were looked at that it can be said.
+    pub(super) fn verdict(self) -> Option<bool> {
+        (self.looked >= LOOKED_MIN).then_some(self.touched * TOUCHED_ONE_IN >= self.looked)
+    }
+}

@@ -11,8 +11,8 @@ use pghot_engine::{History, Marking, QuickFault};
 use crate::lock;
 use crate::shared::{MigratorState, Shared};
 
-/// Makes room until a stop is requested, on a machine of so many CPUs, for what the migrators note in
-/// `history`.
+/// Makes room until a stop is requested, on a machine of so many CPUs, for what the migrators note
+/// in `history`.
 pub fn run(shared: &Shared, history: History, cpus: u64, machine: &mut dyn Reclaim) {
     let mut demoter = Demoter::new(history);
     let mut marking = Marking::new(cpus);

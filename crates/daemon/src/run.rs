@@ -229,11 +229,14 @@ fn start(
         host.set_moving_time(shared.moving.clone());
         hosts.push(Box::new(host));
     }
+    let moving = shared.moving.clone();
+    let mut reclaimer = Reclaimer::open(&shared.root, topology, moving, shared.dry_run)?;
+    reclaimer.set_exchange_cpus(shared.demoter.exchange_cpus.clone());
     // Late, because it makes programs take hint faults.
     start_sources(shared)?;
     threads.serving = Some(listeners.serve(shared).map_err(RunError::Thread)?);
     announce(options, shared);
-    threads.start_demoter(shared, topology)?;
+    threads.start_demoter(shared, topology.cpus(), reclaimer)?;
     threads.start_migrators(shared, hosts)?;
     if let Err(error) = own_memory::lock() {
         event!(
@@ -299,12 +302,14 @@ struct Threads {
 
 impl Threads {
     /// Makes room in a thread of its own until a stop is requested.
-    fn start_demoter(&mut self, shared: &Arc<Shared>, topology: &Topology) -> Result<(), RunError> {
-        let moving = shared.moving.clone();
-        let mut machine = Reclaimer::open(&shared.root, topology, moving, shared.dry_run)?;
-        machine.set_exchange_cpus(shared.demoter.exchange_cpus.clone());
-        let mut machine = Beating::new(machine, self.pulses.add("the demoter"));
-        let (cpus, history) = (topology.cpus(), self.history.clone());
+    fn start_demoter(
+        &mut self,
+        shared: &Arc<Shared>,
+        cpus: u64,
+        reclaimer: Reclaimer,
+    ) -> Result<(), RunError> {
+        let mut machine = Beating::new(reclaimer, self.pulses.add("the demoter"));
+        let history = self.history.clone();
         let make_room = move |shared: &Shared| demoter::run(shared, history, cpus, &mut machine);
         let panicked = || RunError::DemoterPanicked;
         self.demoter = Some(spawn(shared, "demoter".into(), panicked, make_room)?);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use pghot_testbed::{Kernel, Machine, Process, Spec, Vm, Watch, guest_binary};
 use pghot_witness::counts::NodeCounts;
 use pghot_witness::report::Report;
@@ -196,9 +196,7 @@ impl Guest {
             listen(event);
         })?;
         let growth = at_end.unwrap_or_else(look)?;
-        if let Some(flusher) = &mut self.flusher {
-            ensure!(flusher.try_wait()?.is_none(), "`flushtlb` has ended");
-        }
+        check_flusher(self.flusher.as_ref())?;
         let status = running.status()?;
         let witness = self.witness()?;
         check(&witness, &ran, workload.scope)?;
@@ -265,6 +263,14 @@ fn binaries(scope: Scope) -> Vec<PathBuf> {
 /// Of so many pages one may be elsewhere when a workload begins than where they were made: what is
 /// compared had started by then.
 const PAGES_A_MOVED: u64 = 50;
+
+/// A cell whose TLBs did not forget is none.
+fn check_flusher(flusher: Option<&Process>) -> Result<()> {
+    match flusher.map(Process::try_wait).transpose()? {
+        Some(Some(_)) => bail!("`flushtlb` has ended"),
+        _ => Ok(()),
+    }
+}
 
 /// Fails if a system was quicker than the workload, so that this is not the start that the others
 /// had.

@@ -81,8 +81,8 @@ pub trait Reclaim {
     /// Opens a younger generation than `seq`, if that is the youngest.
     fn age(&mut self, nid: Nid, memcg_id: u64, seq: u64);
 
-    /// How many of these pages, each mapped at its place by a process, have their accessed bits set,
-    /// of those that can be looked at.
+    /// How many of these pages, each mapped at its place by a process, have their accessed bits
+    /// set, of those that can be looked at.
     fn look_at(&mut self, places: &[Place]) -> Fates;
 
     /// Demotes about so many pages of the generations up to `seq`, oldest first, those accessed

@@ -116,3 +116,6 @@ impl Survey {
         by_cgroup
     }
 }
+
+#[cfg(test)]
+mod tests;

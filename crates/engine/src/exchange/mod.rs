@@ -371,7 +371,7 @@ impl Exchange {
     }
 
     /// This scale is left alone until hot and cold are further apart than at any time while it was
-    /// tried in vain. The gap of this moment alone may be wider than the one that it was chosen for.
+    /// tried in vain. The gap of this moment may be wider than the one that it was chosen for.
     fn fails(&mut self) {
         let gap = self.gap(self.scale).min(self.tried);
         if let Some(failed) = self.failed.get_mut(self.scale).filter(|_| gap.is_finite()) {

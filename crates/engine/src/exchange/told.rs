@@ -1,4 +1,5 @@
-//! What an exchange is told: of rounds, and what became of the pages that went up; and why it rests.
+//! What an exchange is told: of rounds, and of what became of the pages that went up; and why it
+//! rests.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,9 +8,9 @@ use serde::{Deserialize, Serialize};
 const LOOKED_MIN: u64 = 64;
 
 /// If fewer than one in so many were touched, it was not worth it. Of pages that are touched once
-/// in τ or more often e^-2 are not touched within 2 τ, so then a quarter at most were as hot as they
-/// looked. Not more is asked for, because a few hot pages pay for many moves: one that is touched a
-/// thousand times a second saves 150 µs each second, and an exchange takes 4.
+/// in τ or more often e^-2 are not touched within 2 τ, so then three in ten at most were as hot as
+/// they looked. Not more is asked for, because a few hot pages pay for many moves: one that is
+/// touched a thousand times a second saves 150 µs each second, and an exchange takes 4.
 const TOUCHED_ONE_IN: u64 = 4;
 
 /// Why nothing is exchanged for now.

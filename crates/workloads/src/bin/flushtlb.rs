@@ -1,8 +1,8 @@
 //! `flushtlb`: flushes the TLB of each CPU every few milliseconds, by switching the address space.
 //!
-//! A machine's TLB holds one or two thousand entries and evicts them. An emulator's holds all that a
-//! program touches until the address space changes, and as long as an entry is cached, an accessed
-//! bit that was cleared is not set again: pages look idle that are touched all the time.
+//! A machine's TLB holds one or two thousand entries and evicts them. An emulator's holds all that
+//! a program touches until the address space changes, and as long as an entry is cached, an
+//! accessed bit that was cleared is not set again: pages look idle that are touched all the time.
 
 use std::process::ExitCode;
 use std::thread;
@@ -15,8 +15,8 @@ use serde::Serialize;
 
 /// Flush the TLB of each CPU again and again, by switching to another address space.
 ///
-/// Prints one JSON line at the end: the number of CPUs, the flushes on all of them together, and the
-/// longest time between two flushes of a CPU.
+/// Prints one JSON line at the end: the number of CPUs, the flushes on all of them together, and
+/// the longest time between two flushes of a CPU.
 #[derive(Debug, Parser)]
 #[command(name = "flushtlb", version)]
 struct Args {

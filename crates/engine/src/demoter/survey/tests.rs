@@ -1,0 +1,88 @@
+//! Whose pages go first, and how many.
+
+use super::*;
+use crate::demoter::{Generation, Unable};
+use crate::exchange::Fates;
+use crate::{Pattern, Place, Policy};
+
+/// Two cgroups on a node; what is demanded of whom, and by how much more at least goes at once.
+#[derive(Default)]
+struct Asked {
+    demands: Vec<(u64, u64)>,
+    folio_pages: u64,
+}
+
+impl Reclaim for Asked {
+    fn now_ms(&self) -> u64 {
+        0
+    }
+    fn room_pages(&mut self, _: Nid) -> u64 {
+        0
+    }
+    fn lower_room_pages(&mut self, _: Nid) -> u64 {
+        0
+    }
+    fn lruvecs(&mut self, _: Nid) -> Result<Vec<Lruvec>, Unable> {
+        Ok(Vec::new())
+    }
+    fn age(&mut self, _: Nid, _: u64, _: u64) {}
+    fn look_at(&mut self, _: &[Place]) -> Fates {
+        Fates::default()
+    }
+    fn demote(&mut self, _: Nid, memcg_id: u64, _: u64, pages: u64) -> u64 {
+        self.demands.push((memcg_id, pages));
+        pages.next_multiple_of(self.folio_pages.max(1))
+    }
+}
+
+/// Of 1000 pages so many have been idle for so long.
+fn lruvec(memcg_id: u64, path: &str, idle_ms: u64, cold: u64) -> Lruvec {
+    let generations = [
+        (1, idle_ms + 1000, cold),
+        (2, idle_ms, 0),
+        (3, 10, 1000 - cold),
+    ];
+    let generation = |(seq, age_ms, pages)| Generation { seq, age_ms, pages };
+    Lruvec {
+        memcg_id,
+        cgroup: path.into(),
+        generations: generations.map(generation).into(),
+    }
+}
+
+/// A huge page goes whole, and what went is paid for: the next to go is not asked as well.
+#[test]
+fn a_round_overdraws_by_one_folio() {
+    let lruvecs = [lruvec(1, "/a", 9000, 600), lruvec(2, "/b", 5000, 600)];
+    let mut machine = Asked {
+        folio_pages: 512,
+        ..Asked::default()
+    };
+    let survey = Survey::new(&lruvecs, 1000);
+    let went = survey.demote(0, 700, &Policies::default(), &mut machine);
+    assert_eq!(machine.demands, [(1, 600)]);
+    assert_eq!(went, [("/a".into(), 1024)]);
+}
+
+#[test]
+fn who_is_above_his_share_goes_first_down_to_it() {
+    let lruvecs = [lruvec(1, "/a", 9000, 300), lruvec(2, "/b", 5000, 600)];
+    let asked = |policies: &Policies, wanted| {
+        let mut machine = Asked::default();
+        let survey = Survey::new(&lruvecs, 1000);
+        let went = survey.demote(0, wanted, policies, &mut machine);
+        assert_eq!(went.iter().map(|(_, pages)| pages).sum::<u64>(), wanted);
+        machine.demands
+    };
+    let none = Policies::default();
+    assert_eq!(asked(&none, 400), [(1, 300), (2, 100)], "the longest idle");
+    // Shares are 1333 and 667 of 2000 pages.
+    let heavy = Policies::new(vec![Policy {
+        weight: Some(200),
+        cgroup: Some(Pattern::of_cgroup("/a").unwrap()),
+        ..Policy::default()
+    }]);
+    assert_eq!(asked(&heavy, 200), [(2, 200)]);
+    assert_eq!(asked(&heavy, 400), [(2, 334), (1, 66)]);
+    assert_eq!(asked(&heavy, 900), [(2, 334), (1, 300), (2, 266)]);
+}

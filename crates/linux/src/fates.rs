@@ -12,7 +12,7 @@ use pghot_hotness::{bytes_of, bytes_of_mut, mirror, slice_of};
 use crate::bpf;
 
 /// Pages per call; the size of the program's array.
-const SAMPLE_PAGES: usize = 256;
+pub const SAMPLE_PAGES: usize = 256;
 
 /// The compiled program.
 pub static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/fates.bpf.o"));

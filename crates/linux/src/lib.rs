@@ -8,7 +8,7 @@ pub mod claim;
 pub mod conflicts;
 pub mod exchange_cpus;
 pub mod fates;
-mod file_mover;
+pub mod file_mover;
 mod free_pages;
 pub mod groups;
 pub mod hint_fault_knobs;

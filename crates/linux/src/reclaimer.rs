@@ -11,6 +11,7 @@ use pghot_engine::Place;
 use pghot_engine::demoter::{Lruvec, Reclaim, Unable};
 use pghot_engine::exchange::Fates;
 use pghot_hotness::Nid;
+use tracing::debug;
 
 use crate::exchange_cpus::ExchangeCpus;
 use crate::fates::AccessedBits;
@@ -56,7 +57,7 @@ impl Reclaimer {
             root: root.clone(),
             moving,
             exchange_cpus: ExchangeCpus::default(),
-            accessed_bits: AccessedBits::load().ok(),
+            accessed_bits: AccessedBits::load().inspect_err(not_loaded).ok(),
             dry_run,
         })
     }
@@ -91,6 +92,11 @@ impl Reclaimer {
     fn demoted_pages(&self) -> u64 {
         Vmstat::read(&self.root).map_or(0, |vmstat| vmstat.demoted_by_request_pages())
     }
+}
+
+/// Exchanges go on, and are judged by hint faults alone; `pghot doctor` says it too.
+fn not_loaded(error: &libbpf_rs::Error) {
+    debug!("cannot look at promoted pages again: {error}");
 }
 
 impl Reclaim for Reclaimer {

@@ -170,8 +170,8 @@ impl Demoter {
     fn make_room(&mut self, target: &Target, settings: &Settings, machine: &mut dyn Reclaim) {
         let now_ms = machine.now_ms();
         let resting = self.exchange.resting(now_ms);
-        let is_told_off = matches!(resting, Some(Rest::TheyCameBack | Rest::NotTouchedAgain));
-        let may_try_longest = !is_told_off && now_ms >= self.longest_again_ms;
+        let moves_were_vain = matches!(resting, Some(Rest::TheyCameBack | Rest::NotTouchedAgain));
+        let may_try_longest = !moves_were_vain && now_ms >= self.longest_again_ms;
         if resting.is_some() && !may_try_longest {
             return;
         }

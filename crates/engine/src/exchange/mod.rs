@@ -102,8 +102,9 @@ pub struct Exchange {
     rest_ms: u64,
     /// The narrowest gap when pages were first told apart since the last rest.
     gap_at_proof: Option<f64>,
-    /// Of the pages that went up, since the last verdict; whether there ever were any.
+    /// Of the pages that went up, since the last verdict.
     fates: Fates,
+    /// Whether there ever was a verdict.
     sees_fates: bool,
     /// Whether the exchange has paid since the last rest.
     has_paid: bool,

@@ -16,7 +16,7 @@ use crate::machine::world::World;
 /// Finding out who maps a page, in ns.
 const RESOLVE_NS: f64 = 700.0;
 
-/// Looking at the accessed bit of a page, in ns.
+/// Looking at the accessed bit of a page, in ns: assumed, for four reads and finding the process.
 const LOOK_NS: f64 = 300.0;
 
 /// Mapping one page of page cache, which must be mapped somewhere to be moved, in ns.

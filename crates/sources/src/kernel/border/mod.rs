@@ -18,7 +18,7 @@ use std::sync::atomic::AtomicU64;
 use pghot_hint::{ring, wire};
 use pghot_hotness::{BORDER, CHUNK_BYTES, Mirror, Shape, mirror};
 use pghot_linux::bpf::LayoutResult;
-use pghot_linux::fates::{self, Fate, Look, Sampled};
+use pghot_linux::fates::{self, Fate, Look, SAMPLE_PAGES, Sampled};
 use pghot_linux::resolver::{self, Answer, BATCH_PAGES, Request, Verdict};
 
 use crate::SourceStats;
@@ -91,7 +91,7 @@ fn objects() -> Vec<(&'static str, Object, Sides, Vec<&'static Shape>)> {
         ("argument of heads", Is(Request::SHAPE)),
     ]);
     let fates = sides([
-        ("map sample", Is(Sampled::SHAPE)),
+        ("map sample", Elements(Sampled::SHAPE, SAMPLE_PAGES)),
         ("argument of look_at", Is(Look::SHAPE)),
     ]);
     let hint_fault = sides([

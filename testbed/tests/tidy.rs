@@ -270,6 +270,26 @@ fn commit_subjects_are_short() {
     );
 }
 
+/// Without, `make fuzz` ends there in a fresh clone.
+#[test]
+fn every_fuzz_target_has_seeds() {
+    let files = files();
+    let targets = files.iter().filter_map(|file| {
+        let file = file.strip_prefix("fuzz/src/bin/")?;
+        file.strip_suffix(".rs")
+    });
+    let (mut seen, mut bare) = (0, Vec::new());
+    for target in targets {
+        seen += 1;
+        let seeds = format!("fuzz/corpus/{target}/");
+        if !files.iter().any(|file| file.starts_with(&seeds)) {
+            bare.push(target.to_owned());
+        }
+    }
+    assert!(seen > 0);
+    assert_none("fuzz targets without seeds", &bare);
+}
+
 #[test]
 fn this_test_sees() {
     let c = "int f(void)\n{\n\treturn 0;\n}\n";

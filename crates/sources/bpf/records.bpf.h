@@ -74,6 +74,12 @@ static __always_inline __u32 *record_word(__s64 index, __u32 *shift)
 	return elem ? elem + (p.word & (HOTNESS_CHUNK_BYTES - 4)) : NULL;
 }
 
+/* The node of this CPU. A record of one byte has no room for it, so it is not asked for either. */
+static __always_inline __u32 accessing_nid(void)
+{
+	return shape.precision ? bpf_get_numa_node_id() : 0;
+}
+
 /* Reports an access of `pfn`, of a large folio its head, by a CPU of `nid`. */
 static __always_inline enum hotness_result report(__u64 pfn, __u32 nid, __u64 now_ms,
 						  const struct hotness_rule *by)

@@ -107,7 +107,7 @@ int BPF_PROG(hint_fault, struct folio *folio, struct vm_fault *vmf)
 		return 0;
 	}
 
-	__u32 nid = bpf_get_numa_node_id();
+	__u32 nid = accessing_nid();
 	__u64 now_ms = bpf_ktime_get_ns() / NSEC_PER_MSEC;
 	__u32 since_ms = since_mark_ms(folio);
 	enum hint_fault kind = kind_of(vmf, since_ms, now_ms);

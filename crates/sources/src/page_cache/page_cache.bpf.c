@@ -78,7 +78,7 @@ int BPF_PROG(page_cache, struct folio *folio)
 		return 0;
 	}
 
-	report_folio(&s->common, pfn, 1ull << order, bpf_get_numa_node_id(),
+	report_folio(&s->common, pfn, 1ull << order, accessing_nid(),
 		     bpf_ktime_get_ns() / NSEC_PER_MSEC, &rule);
 	return 0;
 }

@@ -49,7 +49,12 @@ pub fn run(matches: &ArgMatches) -> Result<()> {
     }
     rights::protect();
     let keeper = Keeper::fork(&root, &options.state_file, || Log::start(format))?;
-    rights::drop_to(&options.user)?;
+    let sockets = [
+        &options.socket,
+        &options.status_socket,
+        &options.hint_socket,
+    ];
+    rights::drop_to(&options.user, &sockets.map(|socket| socket.as_path()))?;
     refused_calls::refuse()?;
     let log = Log::start(format)?;
     let ended = run::run(options, &root, keeper);

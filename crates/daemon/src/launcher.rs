@@ -65,6 +65,7 @@ impl Launcher for KernelLauncher {
             topology: &self.topology,
             config,
             root: &self.root,
+            keeper: &self.keeper,
             dry_run: self.dry_run,
             hint_socket: &self.hint_socket,
         };

@@ -160,7 +160,7 @@ fn session(
     shared.config_file = Arc::clone(&lasting.config_file);
     let shared = Arc::new(shared);
     let mut threads = Threads::default();
-    let started = start(options, topology, listeners, &shared, &mut threads);
+    let started = start(options, topology, keeper, listeners, &shared, &mut threads);
     let watched = started.and_then(|()| watch(&shared, &mut tier, keeper));
     if !matches!(watched, Ok(true)) {
         service::stopping();
@@ -213,6 +213,7 @@ fn watch(shared: &Shared, tier: &mut TierWatch, keeper: &Keeper) -> Result<bool,
 fn start(
     options: &Options,
     topology: &Topology,
+    keeper: &Arc<Keeper>,
     listeners: Listeners,
     shared: &Arc<Shared>,
     threads: &mut Threads,
@@ -230,7 +231,7 @@ fn start(
         hosts.push(Box::new(host));
     }
     let moving = shared.moving.clone();
-    let mut reclaimer = Reclaimer::open(&shared.root, topology, moving, shared.dry_run)?;
+    let mut reclaimer = Reclaimer::open(&shared.root, topology, keeper, moving, shared.dry_run)?;
     reclaimer.set_exchange_cpus(shared.demoter.exchange_cpus.clone());
     // Late, because it makes programs take hint faults.
     start_sources(shared)?;

@@ -4,9 +4,12 @@
 //! `pghot run` forks it before anything else. The daemon asks it over a socket pair with the few
 //! words of `Request` (`wire.rs`), in which there is no path and no text; the end of that
 //! connection is the end of the daemon. So settings are put back at once after a kill -9 too, and
-//! the daemon itself needs no user id that may write them. The state file is for the case that both
-//! die.
+//! the daemon itself needs no right to write them. The state file is for the case that both die.
+//!
+//! Two files of the kernel take commands so often that the daemon writes them itself: the keeper
+//! only opens those.
 
+use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -124,6 +127,24 @@ impl Keeper {
     /// may still be running.
     pub fn restore(&self) -> Result<Vec<Restored>, KeeperError> {
         self.put_back_by(Request::Restore)
+    }
+
+    /// MGLRU's list of generations, for [`Commands`](crate::lru_gen::Commands).
+    pub fn open_generations(&self) -> Result<File, KeeperError> {
+        self.open(Request::OpenGenerations)
+    }
+
+    /// The file that clears the accessed bits of a process: `/proc/PID/clear_refs`, which its owner
+    /// alone may write.
+    pub fn open_clear_refs(&self, pid: i32) -> Result<File, KeeperError> {
+        self.open(Request::OpenClearRefs(pid))
+    }
+
+    fn open(&self, request: Request) -> Result<File, KeeperError> {
+        match self.ask(request)? {
+            Answer::Opened { file: Some(file) } => Ok(file.into()),
+            _ => Err(KeeperError::Gone),
+        }
     }
 
     /// Whether it is still there.

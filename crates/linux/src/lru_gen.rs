@@ -2,14 +2,16 @@
 //! is switched on.
 
 use std::collections::BTreeMap;
-use std::fs::OpenOptions;
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use pghot_engine::demoter::Generation;
 pub use pghot_engine::lruvec::{Key, Listed};
 
 use crate::SysRoot;
+use crate::keeper::Keeper;
 
 /// Bit of `enabled`: the kernel walks page tables to age.
 const MM_WALK: u64 = 0x2;
@@ -166,13 +168,8 @@ pub enum Refusal {
     Gone,
     /// Reclaim is aging the same, or has just done so.
     Overtaken,
-    /// The file cannot be written.
+    /// The file cannot be opened or written.
     Other,
-}
-
-/// Asks for one aging; returns when it is done.
-pub fn age(path: &Path, key: Key, max_seq: u64) -> Result<(), Refusal> {
-    write(path, &command(key, max_seq))
 }
 
 /// The command that evicts up to so many pages of a lruvec's generations up to `seq`, the oldest
@@ -182,17 +179,40 @@ pub fn eviction(key: Key, seq: u64, pages: u64) -> String {
     format!("- {} {} {seq} 200 {pages}\n", key.memcg_id, key.nid)
 }
 
-/// Asks for it; returns when it is done. The two youngest generations are refused.
-pub fn evict(path: &Path, key: Key, seq: u64, pages: u64) -> Result<(), Refusal> {
-    write(path, &eviction(key, seq, pages))
+/// Asks the kernel for agings and evictions. Only root may, so the keeper opens the file, at the
+/// first command: until then MGLRU may be off, or debugfs not mounted.
+pub struct Commands {
+    keeper: Arc<Keeper>,
+    file: Option<File>,
 }
 
-fn write(path: &Path, command: &str) -> Result<(), Refusal> {
-    let write = || {
-        let mut file = OpenOptions::new().write(true).open(path)?;
-        file.write_all(command.as_bytes())
-    };
-    write().map_err(|error| refusal(&error))
+impl Commands {
+    /// Nothing is opened yet.
+    pub fn new(keeper: &Arc<Keeper>) -> Commands {
+        Commands {
+            keeper: Arc::clone(keeper),
+            file: None,
+        }
+    }
+
+    /// Asks for one aging; returns when it is done.
+    pub fn age(&mut self, key: Key, max_seq: u64) -> Result<(), Refusal> {
+        self.write(&command(key, max_seq))
+    }
+
+    /// Asks for one eviction; returns when it is done. The two youngest generations are refused.
+    pub fn evict(&mut self, key: Key, seq: u64, pages: u64) -> Result<(), Refusal> {
+        self.write(&eviction(key, seq, pages))
+    }
+
+    fn write(&mut self, command: &str) -> Result<(), Refusal> {
+        if self.file.is_none() {
+            self.file = self.keeper.open_generations().ok();
+        }
+        let file = self.file.as_mut().ok_or(Refusal::Other)?;
+        let written = file.write_all(command.as_bytes());
+        written.map_err(|error| refusal(&error))
+    }
 }
 
 fn refusal(error: &io::Error) -> Refusal {

@@ -202,7 +202,7 @@ pub const FEATURES: &[Feature] = &[
     },
     Feature {
         id: "cap_dac_override",
-        used_for: "clearing accessed bits of other users' processes",
+        used_for: "clearing accessed bits of other users' processes (by the keeper)",
         without: Level::Warn,
         advice: GRANT,
         ask: |root| ask_capability(root, 1, "CAP_DAC_OVERRIDE"),

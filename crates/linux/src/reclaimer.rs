@@ -6,6 +6,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use pghot_engine::Place;
 use pghot_engine::demoter::{Lruvec, Reclaim, Unable};
@@ -16,7 +17,8 @@ use tracing::debug;
 use crate::exchange_cpus::ExchangeCpus;
 use crate::fates::AccessedBits;
 use crate::host::{Demotion, monotonic};
-use crate::lru_gen::{self, Key, Mode};
+use crate::keeper::Keeper;
+use crate::lru_gen::{self, Commands, Key, Mode};
 use crate::moving::MovingTime;
 use crate::root::{ReadError, SysRoot};
 use crate::topology::Topology;
@@ -30,6 +32,7 @@ const CALL_PAGES: u64 = 4096;
 pub struct Reclaimer {
     root: SysRoot,
     lru_gen: PathBuf,
+    commands: Commands,
     topology: Topology,
     watermarks: Watermarks,
     demotion: Demotion,
@@ -41,16 +44,18 @@ pub struct Reclaimer {
 }
 
 impl Reclaimer {
-    /// Opens what is read in each pass, and adds up in `moving` what demotion costs. A dry run
-    /// demotes nothing.
+    /// Opens what is read in each pass, and adds up in `moving` what demotion costs; what is
+    /// written to is opened by the keeper. A dry run demotes nothing.
     pub fn open(
         root: &SysRoot,
         topology: &Topology,
+        keeper: &Arc<Keeper>,
         moving: MovingTime,
         dry_run: bool,
     ) -> Result<Self, ReadError> {
         Ok(Reclaimer {
             lru_gen: lru_gen::path(root),
+            commands: Commands::new(keeper),
             topology: topology.clone(),
             watermarks: Watermarks::open(root)?,
             demotion: Demotion::open(root),
@@ -139,7 +144,7 @@ impl Reclaim for Reclaimer {
     fn age(&mut self, nid: Nid, memcg_id: u64, seq: u64) {
         // Refused where the control group is gone, or reclaim was quicker: both are seen in the
         // next list.
-        let _ = lru_gen::age(&self.lru_gen, Key { memcg_id, nid }, seq);
+        let _ = self.commands.age(Key { memcg_id, nid }, seq);
     }
 
     fn demote(&mut self, nid: Nid, memcg_id: u64, seq: u64, pages: u64) -> u64 {
@@ -151,7 +156,8 @@ impl Reclaim for Reclaimer {
         let (mut asked, mut went) = (0, 0);
         while asked < pages {
             let now = (pages - asked).min(CALL_PAGES);
-            let evict = || lru_gen::evict(&self.lru_gen, Key { memcg_id, nid }, seq, now);
+            let commands = &mut self.commands;
+            let evict = || commands.evict(Key { memcg_id, nid }, seq, now);
             if self.moving.count(evict).is_err() {
                 break;
             }

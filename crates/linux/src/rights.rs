@@ -2,10 +2,13 @@
 //! docs/install.md gives a reason for.
 
 use std::ffi::CString;
-use std::fs::{File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
 
+use rustix::fs::{XattrFlags, setxattr};
 use rustix::process::{Gid, Resource, Rlimit, Uid, geteuid, setrlimit};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, LinkNameSpaceType, capabilities, move_into_link_name_space,
@@ -29,12 +32,14 @@ pub const KEPT: CapabilitySet = CapabilitySet::BPF
     .union(CapabilitySet::SYS_ADMIN)
     .union(CapabilitySet::SYS_NICE)
     .union(CapabilitySet::SYS_PTRACE)
-    .union(CapabilitySet::DAC_OVERRIDE)
     .union(CapabilitySet::DAC_READ_SEARCH)
     .union(CapabilitySet::FOWNER);
 
 /// As the unit has it: if the daemon is killed, pages wait until it is started again.
 const OOM_SCORE_ADJ: &str = "-900";
+
+/// Where sockets and state file are, unless options say otherwise.
+const RUNTIME_DIRECTORY: &str = "/run/pghot";
 
 /// The daemon's rights could not be given up.
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +53,16 @@ pub enum RightsError {
          and the host's processes"
     )]
     ControlGroups(io::Error),
+    /// A directory of sockets.
+    #[error("cannot let the user `{user}` make sockets in {}: {source}", path.display())]
+    Directory {
+        /// The user.
+        user: String,
+        /// The directory.
+        path: PathBuf,
+        /// The kernel's answer.
+        source: io::Error,
+    },
     /// The kernel refused.
     #[error(
         "cannot become the user `{user}`: {source}; a service needs CAP_SETUID and CAP_SETGID for \
@@ -78,10 +93,10 @@ pub fn lacks_user() -> bool {
 }
 
 /// Has a process of root become `user` and keep [`KEPT`]; it gains no rights any more. One that is
-/// not root stays who it is.
+/// not root stays who it is. `sockets` are files that it shall be able to make.
 ///
 /// For a process with one thread: the kernel's ids and capabilities are a thread's.
-pub fn drop_to(user: &str) -> Result<(), RightsError> {
+pub fn drop_to(user: &str, sockets: &[&Path]) -> Result<(), RightsError> {
     let refused = |source| RightsError::Refused {
         user: user.to_owned(),
         source,
@@ -89,6 +104,13 @@ pub fn drop_to(user: &str) -> Result<(), RightsError> {
     if geteuid().is_root() {
         let kept = match find(user) {
             Some(found) if !found.uid.is_root() => {
+                for path in sockets.iter().filter_map(|socket| socket.parent()) {
+                    admit(&found, path).map_err(|source| RightsError::Directory {
+                        user: user.to_owned(),
+                        path: path.to_owned(),
+                        source,
+                    })?;
+                }
                 become_user(&found).map_err(refused)?;
                 KEPT
             }
@@ -135,6 +157,46 @@ fn become_user(user: &User) -> io::Result<()> {
     Ok(set_keep_capabilities(false)?)
 }
 
+/// Lets a user make files in the runtime directory, or in another one that there is not yet. Those
+/// that others have made are theirs.
+///
+/// Root keeps the directory, because the keeper's state file lies there too, and adds a line to its
+/// access control list: that takes no capability.
+fn admit(user: &User, directory: &Path) -> io::Result<()> {
+    let is_new = !directory.exists();
+    if is_new {
+        let mut all = DirBuilder::new();
+        all.recursive(true).mode(0o755).create(directory)?;
+    }
+    if is_new || directory == Path::new(RUNTIME_DIRECTORY) {
+        let list = access_list(user.uid);
+        let flags = XattrFlags::empty();
+        setxattr(directory, "system.posix_acl_access", &list, flags)?;
+    }
+    Ok(())
+}
+
+/// `u::rwx,u:USER:rwx,g::r-x,m::rwx,o::r-x` as linux/posix_acl_xattr.h has it: a version, and of
+/// each entry its tag, its rights, and whom it is about.
+fn access_list(user: Uid) -> Vec<u8> {
+    const VERSION: u32 = 2;
+    const NOBODY: u32 = u32::MAX;
+    let entries: [(u16, u16, u32); 5] = [
+        (0x01, 0o7, NOBODY),
+        (0x02, 0o7, user.as_raw()),
+        (0x04, 0o5, NOBODY),
+        (0x10, 0o7, NOBODY),
+        (0x20, 0o5, NOBODY),
+    ];
+    let mut list = VERSION.to_le_bytes().to_vec();
+    for (tag, rights, id) in entries {
+        list.extend(tag.to_le_bytes());
+        list.extend(rights.to_le_bytes());
+        list.extend(id.to_le_bytes());
+    }
+    list
+}
+
 /// Gives up all capabilities but these.
 fn keep_capabilities(kept: CapabilitySet) -> io::Result<()> {
     let kept = capabilities(None)?.permitted & kept;
@@ -174,6 +236,28 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+
+    #[test]
+    fn a_user_is_admitted_to_a_new_directory_and_to_no_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let user = User {
+            uid: Uid::from_raw(4242),
+            gid: Gid::from_raw(4242),
+        };
+        let list_of = |path: &Path| {
+            let mut list = vec![0; 64];
+            let name = "system.posix_acl_access";
+            let bytes = rustix::fs::getxattr(path, name, &mut list).ok()?;
+            list.truncate(bytes);
+            Some(list)
+        };
+        let new = dir.path().join("run/pghot");
+        admit(&user, &new).unwrap();
+        assert_eq!(list_of(&new), Some(access_list(user.uid)));
+        assert_eq!(list_of(new.parent().unwrap()), None);
+        admit(&user, dir.path()).unwrap();
+        assert_eq!(list_of(dir.path()), None, "it is somebody's own");
+    }
 
     #[test]
     fn a_thread_in_control_groups_of_its_own_joins_the_host() {

@@ -1,5 +1,6 @@
 //! What the keeper does: one request after the other, and at the end everything is put back.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -9,10 +10,11 @@ use pghot_engine::marking::{self, Visits};
 use pghot_events::event;
 use rustix::event::{PollFd, PollFlags, poll};
 
-use super::wire::{Answer, Request, receive, send_message};
+use super::wire::{self, Answer, Request, next_request};
 use crate::SysRoot;
 use crate::hint_fault_knobs::{mark, tiering_off, tiering_without_kernel_promotion};
 use crate::knobs::{Knobs, KnobsError, log};
+use crate::lru_gen;
 
 /// Between two looks whether the daemon is dead although its descriptors are open: the kernel
 /// closes them when the last thread is gone, and one may wait for a disk for ever.
@@ -40,7 +42,7 @@ impl Books {
         while let Ok(Some(request)) = next(socket, &is_dead) {
             let answer = self.answer(request);
             let answer = answer.unwrap_or_else(|error| Answer::Refused(error.to_string()));
-            if send_message(socket, &answer).is_err() {
+            if wire::answer(socket, &answer).is_err() {
                 break;
             }
         }
@@ -56,18 +58,29 @@ impl Books {
     }
 
     fn answer(&mut self, request: Request) -> Result<Answer, KnobsError> {
-        if request == Request::Begin {
-            let (knobs, recovered) = Knobs::open(&self.root, &self.state_file)?;
-            self.knobs = Some(knobs);
-            return Ok(Answer::PutBack(recovered));
+        match request {
+            Request::Begin => {
+                let (knobs, recovered) = Knobs::open(&self.root, &self.state_file)?;
+                self.knobs = Some(knobs);
+                Ok(Answer::PutBack(recovered))
+            }
+            Request::OpenGenerations => Ok(open(&lru_gen::path(&self.root))),
+            Request::OpenClearRefs(pid) => {
+                let process = self.root.proc.join(pid.to_string());
+                Ok(open(&process.join("clear_refs")))
+            }
+            request => self.set(request),
         }
+    }
+
+    /// Answers what is about settings.
+    fn set(&mut self, request: Request) -> Result<Answer, KnobsError> {
         let Some(knobs) = &mut self.knobs else {
             return Ok(Answer::Refused(
                 "this pghot is ending, its settings are put back".to_owned(),
             ));
         };
         Ok(match request {
-            Request::Begin => Answer::Done,
             Request::TakeFaults => {
                 tiering_without_kernel_promotion(knobs)?;
                 Answer::Done
@@ -89,7 +102,23 @@ impl Books {
                 self.knobs = None;
                 Answer::PutBack(report)
             }
+            Request::Begin | Request::OpenGenerations | Request::OpenClearRefs(_) => {
+                Answer::Refused("this is about no setting".to_owned())
+            }
         })
+    }
+}
+
+/// Opens a file of the kernel that takes commands.
+fn open(path: &Path) -> Answer {
+    match File::options().write(true).open(path) {
+        Ok(file) => Answer::Opened {
+            file: Some(file.into()),
+        },
+        Err(error) => Answer::Refused(format!(
+            "cannot open {} for writing: {error}",
+            path.display()
+        )),
     }
 }
 
@@ -101,7 +130,7 @@ fn next(socket: &OwnedFd, is_dead: impl Fn() -> bool) -> io::Result<Option<Reque
         match poll(&mut fds, Some(&interval)) {
             Ok(0) | Err(rustix::io::Errno::INTR) if is_dead() => return Ok(None),
             Ok(0) | Err(rustix::io::Errno::INTR) => {}
-            Ok(_) => return receive(socket),
+            Ok(_) => return next_request(socket),
             Err(error) => return Err(error.into()),
         }
     }

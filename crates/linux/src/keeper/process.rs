@@ -51,9 +51,9 @@ pub(super) fn fork<L>(
     }
 }
 
-/// Leaves the keeper its two files, the log, and the one capability that a setting asks for
-/// (`kernel.numa_balancing`); files of root it may write as root, but run no program. In a
-/// session of its own it survives whoever kills the daemon's group.
+/// Leaves the keeper its two files, the log, and two capabilities: for a setting that asks for one
+/// (`kernel.numa_balancing`), and for files of other users (`/proc/PID/clear_refs`). It may run no
+/// program. In a session of its own it survives whoever kills the daemon's group.
 fn confine(socket: &OwnedFd, daemon: &File) -> io::Result<()> {
     for signal in NOT_FOR_US {
         // SAFETY: to ignore a signal runs no code of ours.
@@ -70,7 +70,7 @@ fn confine(socket: &OwnedFd, daemon: &File) -> io::Result<()> {
     std::env::set_current_dir("/")?;
     set_no_new_privs(true)?;
     let has = capabilities(None)?.permitted;
-    let kept = has & CapabilitySet::SYS_ADMIN;
+    let kept = has & (CapabilitySet::SYS_ADMIN | CapabilitySet::DAC_OVERRIDE);
     let sets = CapabilitySets {
         effective: kept,
         permitted: kept,

@@ -1,12 +1,14 @@
 //! What the daemon and its keeper say to each other: one message asks, one answers.
 
-use std::io;
-use std::os::fd::OwnedFd;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
 use serde::{Deserialize, Serialize};
 
@@ -38,6 +40,10 @@ pub(super) enum Request {
     PutBack,
     /// Put everything back and give up the state file.
     Restore,
+    /// Open MGLRU's list of generations, to write commands to.
+    OpenGenerations,
+    /// Open the file that clears the accessed bits of this process.
+    OpenClearRefs(i32),
 }
 
 /// What the keeper answers.
@@ -48,6 +54,11 @@ pub(super) enum Answer {
     Marks(bool),
     PutBack(Vec<Restored>),
     Foreign(Vec<Foreign>),
+    /// The file goes beside the message.
+    Opened {
+        #[serde(skip)]
+        file: Option<OwnedFd>,
+    },
     /// Why not, as a sentence.
     Refused(String),
 }
@@ -62,31 +73,70 @@ pub(super) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
 
 /// Asks, and waits for the answer.
 pub(super) fn exchange(socket: &OwnedFd, request: Request) -> io::Result<Answer> {
-    send_message(socket, &request)?;
-    receive(socket)?.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+    send_message(socket, &request, None)?;
+    match receive(socket)? {
+        Some((Answer::Opened { .. }, file)) => Ok(Answer::Opened { file }),
+        Some((answer, _)) => Ok(answer),
+        None => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
 }
 
-/// Sends one message.
-pub(super) fn send_message(socket: &OwnedFd, message: &impl Serialize) -> io::Result<()> {
+/// Sends an answer, with its file.
+pub(super) fn answer(socket: &OwnedFd, answer: &Answer) -> io::Result<()> {
+    let file = match answer {
+        Answer::Opened { file } => file.as_ref(),
+        _ => None,
+    };
+    send_message(socket, answer, file)
+}
+
+/// Waits for the next request; `None` at the end of the other side.
+pub(super) fn next_request(socket: &OwnedFd) -> io::Result<Option<Request>> {
+    Ok(receive(socket)?.map(|(request, _)| request))
+}
+
+fn send_message(
+    socket: &OwnedFd,
+    message: &impl Serialize,
+    file: Option<&OwnedFd>,
+) -> io::Result<()> {
     let bytes = serde_json::to_vec(message)?;
-    send(socket, &bytes, SendFlags::NOSIGNAL)?;
+    let files: Vec<_> = file.iter().map(|file| file.as_fd()).collect();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut beside = SendAncillaryBuffer::new(&mut space);
+    if !files.is_empty() {
+        beside.push(SendAncillaryMessage::ScmRights(&files));
+    }
+    let message = [IoSlice::new(&bytes)];
+    sendmsg(socket, &message, &mut beside, SendFlags::NOSIGNAL)?;
     Ok(())
 }
 
-/// Waits for one message; `None` at the end of the other side.
-pub(super) fn receive<T: for<'de> Deserialize<'de>>(socket: &OwnedFd) -> io::Result<Option<T>> {
+/// One message, and the file beside it; `None` at the end of the other side.
+fn receive<T>(socket: &OwnedFd) -> io::Result<Option<(T, Option<OwnedFd>)>>
+where
+    T: for<'de> Deserialize<'de>,
+{
     let mut buffer = vec![0; MESSAGE_BYTES];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut beside = RecvAncillaryBuffer::new(&mut space);
     let bytes = loop {
-        match recv(socket, &mut buffer[..], RecvFlags::empty()) {
+        let mut message = [IoSliceMut::new(&mut buffer)];
+        match recvmsg(socket, &mut message, &mut beside, RecvFlags::CMSG_CLOEXEC) {
             Err(rustix::io::Errno::INTR) => {}
-            received => break received?.1,
+            received => break received?.bytes,
         }
     };
+    let files = beside.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(files) => Some(files),
+        _ => None,
+    });
+    let file = files.flatten().next();
     match bytes {
         0 => Ok(None),
         bytes => {
             let message = buffer.get(..bytes).ok_or(io::ErrorKind::InvalidData)?;
-            Ok(Some(serde_json::from_slice(message)?))
+            Ok(Some((serde_json::from_slice(message)?, file)))
         }
     }
 }

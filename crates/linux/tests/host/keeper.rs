@@ -1,6 +1,7 @@
 //! The keeper answers, refuses, and puts everything back when the other side is gone.
 
 use std::fs;
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 use pghot_linux::keeper::{Keeper, KeeperError};
@@ -71,4 +72,35 @@ fn what_is_out_of_range_or_too_late_is_refused() {
     keeper.begin().unwrap();
     keeper.take_faults().unwrap();
     assert_eq!(host.values(), ["3", "0", "0"]);
+}
+
+#[test]
+fn files_that_root_alone_may_write_are_opened_and_nothing_else_is() {
+    let host = Host::new("1");
+    let keeper = keeper(&host);
+    let refused = keeper.open_generations().unwrap_err();
+    assert!(
+        refused.to_string().contains("kernel/debug/lru_gen"),
+        "{refused}"
+    );
+    host.tree.sys("kernel/debug/lru_gen", "");
+    host.tree.proc("42/clear_refs", "");
+    for (mut opened, path) in [
+        (
+            keeper.open_generations().unwrap(),
+            host.tree.root.sys.join("kernel/debug/lru_gen"),
+        ),
+        (
+            keeper.open_clear_refs(42).unwrap(),
+            host.tree.root.proc.join("42/clear_refs"),
+        ),
+    ] {
+        opened.write_all(b"1").unwrap();
+        assert_eq!(fs::read_to_string(path).unwrap(), "1");
+    }
+    let gone = keeper.open_clear_refs(43).unwrap_err();
+    assert!(matches!(gone, KeeperError::Refused(_)), "{gone}");
+    // Settings go on as before, and the files that were handed out stay with who has them.
+    keeper.take_faults().unwrap();
+    assert!(keeper.lives());
 }

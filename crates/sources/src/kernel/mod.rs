@@ -65,6 +65,8 @@ pub struct Start<'a> {
     pub config: Config,
     /// Where the kernel's files are. Settings are not changed here, but by [`Source::stand_by`].
     pub root: &'a SysRoot,
+    /// Opens what root alone may write.
+    pub keeper: &'a Arc<Keeper>,
     /// Nothing will be promoted: a kernel that promotes by itself must go on doing so.
     pub dry_run: bool,
     /// Where applications' hints arrive.

@@ -10,7 +10,7 @@ use pghot_events::event;
 use pghot_hotness::mirror;
 use pghot_linux::SysRoot;
 use pghot_linux::host::monotonic;
-use pghot_linux::lru_gen::{self, Key, Listed, Mode, Refusal};
+use pghot_linux::lru_gen::{self, Commands, Key, Listed, Mode, Refusal};
 use pghot_linux::thread_cpu;
 
 use super::generations::{Generations, Moment};
@@ -168,6 +168,7 @@ impl Aging {
 /// Everything the thread works with.
 pub struct Ager {
     root: SysRoot,
+    commands: Commands,
     /// Lower-tier nodes, each with the node that its accesses are reported for.
     nodes: BTreeMap<u32, u32>,
     aging: Aging,
@@ -182,6 +183,7 @@ impl Ager {
     /// Ages nothing yet.
     pub fn new(
         root: &SysRoot,
+        commands: Commands,
         nodes: BTreeMap<u32, u32>,
         aging: Aging,
         generations: Option<Generations>,
@@ -189,6 +191,7 @@ impl Ager {
     ) -> Ager {
         Ager {
             root: root.clone(),
+            commands,
             nodes,
             aging,
             generations,
@@ -277,7 +280,7 @@ impl Ager {
         if let Some(generations) = generations {
             generations.read(pass.key.nid, max_seq, Moment::Before);
         }
-        let result = lru_gen::age(&lru_gen::path(&self.root), pass.key, max_seq);
+        let result = self.commands.age(pass.key, max_seq);
         if let Some(generations) = generations
             && result.is_ok()
         {

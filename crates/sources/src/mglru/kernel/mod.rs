@@ -2,7 +2,7 @@
 //! agings.
 
 use std::collections::BTreeMap;
-use std::fs::OpenOptions;
+use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use libbpf_rs::OpenObject;
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{Func, FuncProto};
 use pghot_linux::SysRoot;
-use pghot_linux::lru_gen::{self, Mode};
+use pghot_linux::lru_gen::{self, Commands, Mode};
 
 use super::DESCRIPTOR;
 use crate::kernel::attach::{Reporter, choose};
@@ -112,7 +112,7 @@ fn prerequisites(root: &SysRoot) -> Result<(), String> {
         }
     }
     let path = lru_gen::path(root);
-    match OpenOptions::new().read(true).write(true).open(&path) {
+    match File::open(&path) {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             Err(if root.sys.join("kernel/debug/sched").exists() {
@@ -124,8 +124,7 @@ fn prerequisites(root: &SysRoot) -> Result<(), String> {
             })
         }
         Err(error) => Err(format!(
-            "cannot open {} for writing: {error}; kernel lockdown forbids it, or pghot does not \
-             run as root",
+            "cannot open {}: {error}; kernel lockdown forbids it, or pghot does not run as root",
             path.display()
         )),
     }
@@ -183,17 +182,18 @@ fn start(start: &mut Start<'_>) -> Result<Box<dyn Source>, Error> {
         .filter_map(|node| Some((node.nid, start.topology.nearest_top_tier_node(node.nid)?)))
         .collect();
     let aging = Aging::new(reporter.map_array("agings")?);
+    let mut commands = Commands::new(start.keeper);
     let (link, generations) = match way {
         Way::Hook(hook) => (Some(reporter.attach(hook.program)?), None),
         Way::Generations => {
             let first = nodes.keys().next().copied();
             let nid = first.ok_or_else(|| Error::Setup("there is no lower tier".into()))?;
-            let shift = page_flags::find(&root, &mut reporter, nid)?;
+            let shift = page_flags::find(&root, &mut commands, &mut reporter, nid)?;
             (None, Some(Generations::new(&reporter, span, shift)?))
         }
     };
     let shared = Shared::new(&start.config);
-    let ager = Ager::new(&root, nodes, aging, generations, &shared);
+    let ager = Ager::new(&root, commands, nodes, aging, generations, &shared);
     Ok(Box::new(Mglru {
         worker: Worker::spawn(DESCRIPTOR.name, move |pace| ager.run(pace))?,
         shared,

@@ -8,7 +8,7 @@ use memmap2::{Advice, MmapMut};
 use pghot_hotness::{Nid, Pfn, mirror};
 use pghot_linux::SysRoot;
 use pghot_linux::bpf::Callable;
-use pghot_linux::lru_gen::{self, Key};
+use pghot_linux::lru_gen::{self, Commands, Key};
 use pghot_linux::pagemap::{Entry, Pagemap};
 use pghot_linux::topology::PAGE_SHIFT;
 
@@ -58,9 +58,14 @@ pub fn youngest(max_seq: u64) -> u32 {
 
 /// The bit of page flags at which the generation begins, found with memory of the lower-tier node
 /// `nid`.
-pub fn find(root: &SysRoot, reporter: &mut Reporter, nid: Nid) -> Result<u32, Error> {
+pub fn find(
+    root: &SysRoot,
+    commands: &mut Commands,
+    reporter: &mut Reporter,
+    nid: Nid,
+) -> Result<u32, Error> {
     let mut own = OwnPages::new(root, reporter, nid)?;
-    find_shift(|| own.age())
+    find_shift(|| own.age(commands))
 }
 
 /// Memory of this process in the lower tier, which can be aged.
@@ -100,7 +105,7 @@ impl OwnPages {
     }
 
     /// Accesses all pages, and has them aged once. None if the kernel refused the aging.
-    fn age(&mut self) -> Result<Option<Aged>, Error> {
+    fn age(&mut self, commands: &mut Commands) -> Result<Option<Aged>, Error> {
         self.access()
             .map_err(|error| setup("access memory", error))?;
         let path = lru_gen::path(&self.root);
@@ -121,7 +126,7 @@ impl OwnPages {
             let path = path.display();
             Error::Setup(format!("{path} does not list pghot's own control group"))
         })?;
-        if lru_gen::age(&path, key, max_seq).is_err() {
+        if commands.age(key, max_seq).is_err() {
             return Ok(None);
         }
         Ok(Some(Aged {

@@ -67,13 +67,15 @@ fn start(start: &mut Start<'_>) -> Result<Box<dyn Source>, Error> {
     let reporter = BulkReporter::new(start.table, &start.config.rule);
     let counters: Arc<Counters> = Arc::default();
     let config = Arc::new(RwLock::new(start.config.clone()));
+    let own = start.keeper.open_clear_refs(std::process::id() as i32);
     let scanner = Scanner {
         procs: Procs::new(start.root, start.topology),
         walker: Walker::load(start.table.span())?,
         reporter: Arc::clone(&reporter),
         counters: Arc::clone(&counters),
         config: Arc::clone(&config),
-        clear_cost: ClearCost::measure(),
+        clear_cost: ClearCost::measure(own.map_err(std::io::Error::other)),
+        keeper: Arc::clone(start.keeper),
         fallback_nid: nearest.unwrap_or(0),
     };
     Ok(Box::new(WorkerSource {

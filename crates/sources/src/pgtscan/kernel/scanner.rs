@@ -10,6 +10,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use pghot_linux::host::monotonic;
+use pghot_linux::keeper::Keeper;
 use pghot_linux::thread_cpu;
 use tracing::debug;
 
@@ -76,6 +77,8 @@ pub(super) struct Scanner {
     pub config: Arc<RwLock<Config>>,
     /// What clearing took last, of any process.
     pub clear_cost: ClearCost,
+    /// Opens `/proc/PID/clear_refs`.
+    pub keeper: Arc<Keeper>,
     /// Where accesses come from if the process runs in no top-tier node.
     pub fallback_nid: u32,
 }
@@ -218,10 +221,14 @@ impl Scanner {
         if !is_short {
             self.clear_cost.forget();
         }
-        process.method = if is_short && !process.must_flush {
-            Method::ClearRefs
-        } else {
-            Method::Cold
+        // Where /proc hides it (hidepid), there is the other way.
+        let file = match is_short && !process.must_flush {
+            true => self.keeper.open_clear_refs(pid).ok(),
+            false => None,
+        };
+        process.method = match file {
+            Some(_) => Method::ClearRefs,
+            None => Method::Cold,
         };
         // A page that was read too long ago does not count any more: the series starts again.
         let is_past = |last| self.window().is_past(monotonic().saturating_sub(last));
@@ -229,9 +236,9 @@ impl Scanner {
             process.scans = 0;
         }
         let (before, cpu_before) = (monotonic(), thread_cpu());
-        let done = match process.method {
-            Method::ClearRefs => clear::clear_refs(&self.procs.file(pid, "clear_refs")),
-            Method::Cold => PidFd::open(pid)
+        let done = match file {
+            Some(file) => clear::clear_refs(file),
+            None => PidFd::open(pid)
                 .and_then(|fd| process.lower.iter().try_for_each(|range| fd.cold(range))),
         };
         let now = monotonic();

@@ -8,7 +8,7 @@
 #   testbed/campaign.sh plugs KERNEL N     times that the lower tier's memory goes and comes back
 #   testbed/campaign.sh soak KERNEL S      seconds of churn
 #   testbed/campaign.sh chaos N            modelled machines on which much goes wrong
-#   testbed/campaign.sh fuzz N             inputs for each parser
+#   testbed/campaign.sh fuzz N [TARGET...] inputs for each parser, or for those named
 #
 # Do nothing else on the host meanwhile: kills are timed.
 set -euo pipefail
@@ -54,7 +54,7 @@ in_guest() { # CAMPAIGN TEST KERNEL TIMES
 }
 
 case $#:${1-} in
-3:kills | 3:plugs | 3:soak | 2:chaos | 2:fuzz) ;;
+3:kills | 3:plugs | 3:soak | 2:chaos | [2-9]:fuzz) ;;
 *) usage ;;
 esac
 # Parts that were stored before this one are no change of the code.
@@ -72,7 +72,7 @@ chaos)
     ;;
 fuzz)
     # hint_message     12500000 runs,   512 edges,  200 s
-    fuzz/run "$2" | while read -r target runs _ edges _ seconds _; do
+    fuzz/run "${@:2}" | while read -r target runs _ edges _ seconds _; do
         store fuzz "$target" "$runs" "most_edges=$edges seconds=$seconds"
     done
     ;;

@@ -43,6 +43,8 @@ tested() { # CAMPAIGN ON TIMES CARGO-TEST-ARGUMENTS...
     PGHOT_LONG=$3 PGHOT_SEED=$(done_so_far "$campaign" "$on") \
         cargo test --release "${@:4}" 2>&1 | tee "$log" || failed "$log"
     said=$(sed -n 's/^campaign: //p' "$log" | tail -n 1)
+    # A test that fails is tried once more. That it did is part of what was found.
+    ! grep -q ' failed and is run once more, ' "$log" || said+=' second_attempts=1'
     rm "$log"
     [ -n "$said" ] || { echo "the test did not say what it did" >&2 && exit 1; }
     store "$campaign" "$on" "${said%% *}" "${said#* }"

@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use pghot_hotness::Nid;
 
-use crate::exchange::{Exchange, FaultTimes, Outcomes, Rest, Round};
+use crate::exchange::{Exchange, Fates, FaultTimes, Outcomes, Rest, Round};
 use crate::{History, Outcome, Settings, Totals, Waiting};
 use agings::Agings;
 use lists::Lists;
@@ -220,11 +220,12 @@ impl Demoter {
                 return;
             }
         }
-        if self.age(nid, &lruvecs, settings, machine)
-            && let Ok(lruvecs) = self.may_go(nid, settings, machine)
+        if let Some(fates) = self.age(nid, &lruvecs, settings, machine)
+            && let Ok(after) = self.may_go(nid, settings, machine)
+            && self.is_worth_it(machine.now_ms(), fates, [&lruvecs, &after])
         {
             // At once, for soon the others will have been touched as well.
-            let survey = Survey::new(&lruvecs, self.exchange.idle_ms(settings));
+            let survey = Survey::new(&after, self.exchange.idle_ms(settings));
             (self.exchange).note_idle(machine.now_ms(), survey.idle_share(), settings);
             let round = self.serve(target, survey, settings, machine);
             self.exchange.note_round(machine.now_ms(), round, settings);
@@ -300,29 +301,42 @@ impl Demoter {
         Some(round)
     }
 
-    /// Opens a younger generation in all lruvecs, if it is time; returns whether it was the second
-    /// of a pair.
+    /// Whether exchanges go on, by what became of pages that went up and of those that might have
+    /// gone, between the lists before and after an aging.
+    fn is_worth_it(&mut self, now_ms: u64, mut fates: Fates, lists: [&[Lruvec]; 2]) -> bool {
+        if fates.looked == 0 {
+            return true;
+        }
+        (fates.idle, fates.idle_touched) = survey::no_more_idle(lists);
+        self.report.looked_pages += fates.looked;
+        self.report.touched_again_pages += fates.touched;
+        self.report.idle_pages += fates.idle;
+        self.report.idle_touched_pages += fates.idle_touched;
+        self.exchange.note_fates(now_ms, fates);
+        self.exchange.resting(now_ms).is_none()
+    }
+
+    /// Opens a younger generation in all lruvecs, if it is time. If it was the second of a pair,
+    /// returns what became of pages that went up before the first.
     fn age(
         &mut self,
         nid: Nid,
         lruvecs: &[Lruvec],
         settings: &Settings,
         machine: &mut dyn Reclaim,
-    ) -> bool {
+    ) -> Option<Fates> {
         let idle_ms = self.exchange.idle_ms(settings);
         let began_ms = machine.now_ms();
         let agings = self.agings.entry(nid).or_default();
         if !agings.is_due(began_ms, idle_ms, self.exchange.is_promising()) {
-            return false;
+            return None;
         }
+        let mut fates = Fates::default();
         if let Some(first_ms) = agings.first_of_pair_ms(began_ms, idle_ms) {
             // The bits that the first one cleared, before this one clears them again.
             let sample = self.history.take_sample(nid, first_ms);
             if self.exchange.is_proven() && !sample.is_empty() {
-                let fates = machine.look_at(&sample);
-                self.report.looked_pages += fates.looked;
-                self.report.touched_again_pages += fates.touched;
-                self.exchange.note_fates(began_ms, fates);
+                fates = machine.look_at(&sample);
             }
         }
         for lruvec in lruvecs {
@@ -334,7 +348,7 @@ impl Demoter {
         let now_ms = machine.now_ms();
         let took_ms = now_ms.saturating_sub(began_ms);
         self.report.aging_ms_max = self.report.aging_ms_max.max(took_ms);
-        agings.note(began_ms, now_ms, idle_ms)
+        agings.note(began_ms, now_ms, idle_ms).then_some(fates)
     }
 
     /// The lruvecs of a node, but for those that a policy keeps where they are.

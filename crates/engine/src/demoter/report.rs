@@ -22,6 +22,10 @@ pub struct DemoterReport {
     pub looked_pages: u64,
     /// Of those, the ones that had been touched again.
     pub touched_again_pages: u64,
+    /// Pages of the top tier that had been idle, in the times between which those were looked at.
+    pub idle_pages: u64,
+    /// Of those, the ones that were touched meanwhile.
+    pub idle_touched_pages: u64,
     /// Within which time what goes up was touched, in ms.
     pub touched_ms: u32,
     /// For how long what goes down was not touched, in ms.

@@ -1,10 +1,11 @@
 //! Which pages of a node are idle, and how they are demoted.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use pghot_hotness::Nid;
 
-use super::reclaim::{Lruvec, Reclaim};
+use super::reclaim::{Generation, Lruvec, Reclaim};
 use super::shares::{self, Holder};
 use crate::Policies;
 
@@ -115,6 +116,30 @@ impl Survey {
         }
         by_cgroup
     }
+}
+
+/// How many pages were idle between two agings, and how many of those were touched between the
+/// second and a third: by the lists before the third and after it.
+pub fn no_more_idle([before, after]: [&[Lruvec]; 2]) -> (u64, u64) {
+    let by_memcg = after.iter().map(|lruvec| (lruvec.memcg_id, lruvec));
+    let after: HashMap<u64, &Lruvec> = by_memcg.collect();
+    let (mut idle, mut stayed) = (0, 0);
+    for lruvec in before {
+        let Some(youngest) = lruvec.generations.last() else {
+            continue;
+        };
+        // The second of the three opened the youngest, the first the one before.
+        let was_idle = |generation: &&Generation| generation.seq + 2 <= youngest.seq;
+        let pages = |of: &Lruvec| -> u64 {
+            let were_idle = of.generations.iter().filter(was_idle);
+            were_idle.map(|generation| generation.pages).sum()
+        };
+        let had = pages(lruvec);
+        idle += had;
+        let has = after.get(&lruvec.memcg_id).map_or(0, |same| pages(same));
+        stayed += has.min(had);
+    }
+    (idle, idle - stayed)
 }
 
 #[cfg(test)]

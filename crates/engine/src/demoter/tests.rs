@@ -139,6 +139,7 @@ impl Reclaim for Node {
         Fates {
             looked: places.len() as u64,
             touched: touched.count() as u64,
+            ..Fates::default()
         }
     }
 
@@ -192,14 +193,14 @@ fn the_second_of_a_pair_is_the_first_of_the_next() {
     let mut looks = 0;
     for _ in 0..300 {
         let lruvecs = node.lruvecs(0).unwrap();
-        looks += u64::from(demoter.age(0, &lruvecs, &settings, &mut node));
+        looks += u64::from(demoter.age(0, &lruvecs, &settings, &mut node).is_some());
         node.now_ms += 100;
     }
     assert_eq!((looks, node.calls), (9, 10), "in 30 s, 3 s apart");
     // After a pause it begins anew.
     node.now_ms += 10_000;
     let lruvecs = node.lruvecs(0).unwrap();
-    assert!(!demoter.age(0, &lruvecs, &settings, &mut node));
+    assert!(demoter.age(0, &lruvecs, &settings, &mut node).is_none());
 }
 
 #[test]

@@ -395,7 +395,11 @@ fn a_scale_that_is_gone_does_no_harm() {
 /// A rest that follows from it is longer each time, until something was worth it.
 #[test]
 fn what_is_not_touched_again_was_promoted_in_vain() {
-    let fates = |looked, touched| Fates { looked, touched };
+    let fates = |looked, touched| Fates {
+        looked,
+        touched,
+        ..Fates::default()
+    };
     let mut exchange = Exchange::default();
     let mut busy = Tiers::new(&[(1.0, 20.0)], &[(0.5, 1000.0), (0.5, 20.0)]);
     let mut rest_ms = |verdicts: &[Fates]| {
@@ -416,4 +420,26 @@ fn what_is_not_touched_again_was_promoted_in_vain() {
         Some(4000),
         "it is vain all the same"
     );
+}
+
+/// Where all pages are alike, and where those that could go come next, an exchange brings nothing.
+#[test]
+fn what_goes_up_must_be_hotter_than_what_could_go() {
+    let is_vain = |touched, idle_touched| {
+        let mut exchange = Exchange::default();
+        let mut busy = Tiers::new(&[(1.0, 20.0)], &[(0.5, 1000.0), (0.5, 20.0)]);
+        assert!(busy.is_proven_within(&mut exchange, 1000).is_some());
+        let fates = Fates {
+            looked: 100,
+            touched,
+            idle: 10_000,
+            idle_touched,
+        };
+        exchange.note_fates(busy.now_ms, fates);
+        exchange.resting(busy.now_ms).is_some()
+    };
+    assert!(is_vain(60, 6000), "all are alike");
+    assert!(is_vain(39, 9000), "they come next");
+    assert!(!is_vain(43, 500), "a few hot ones");
+    assert!(!is_vain(60, 3000) && is_vain(60, 3001), "twice as many");
 }

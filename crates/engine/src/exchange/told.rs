@@ -13,6 +13,10 @@ const LOOKED_MIN: u64 = 64;
 /// touched a thousand times a second saves 150 µs each second, and an exchange takes 4.
 const TOUCHED_ONE_IN: u64 = 4;
 
+/// And so many times as many of them as of those that could go for them. Where all pages are alike
+/// it is as many; where a program goes through memory, those that waited longest come next.
+const HOTTER: u64 = 2;
+
 /// Why nothing is exchanged for now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -31,7 +35,9 @@ impl Rest {
         match self {
             Rest::NobodyIdle => "the pages of the top tier are touched as often as those that wait",
             Rest::TheyCameBack => "pages that were promoted went down and became hot again",
-            Rest::NotTouchedAgain => "most pages that were promoted were not touched again soon",
+            Rest::NotTouchedAgain => {
+                "promoted pages were not touched again, or no more often than others"
+            }
         }
     }
 }
@@ -67,13 +73,18 @@ impl Round {
     }
 }
 
-/// What became of pages that went up, of those that could be looked at.
+/// What became of pages that went up, of those that could be looked at; and in the same time, of
+/// those that could have gone for them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Fates {
     /// Were looked at.
     pub looked: u64,
     /// Had been touched again.
     pub touched: u64,
+    /// Had been idle, in the top tier.
+    pub idle: u64,
+    /// Were idle no more.
+    pub idle_touched: u64,
 }
 
 impl Fates {
@@ -81,10 +92,14 @@ impl Fates {
     pub fn add(&mut self, more: Fates) {
         self.looked += more.looked;
         self.touched += more.touched;
+        self.idle += more.idle;
+        self.idle_touched += more.idle_touched;
     }
 
     /// Whether enough were touched, once so many were looked at that it can be said.
     pub(super) fn verdict(self) -> Option<bool> {
-        (self.looked >= LOOKED_MIN).then_some(self.touched * TOUCHED_ONE_IN >= self.looked)
+        let is_hot = self.touched * TOUCHED_ONE_IN >= self.looked;
+        let is_hotter = self.touched * self.idle >= HOTTER * self.idle_touched * self.looked;
+        (self.looked >= LOOKED_MIN).then_some(is_hot && is_hotter)
     }
 }

@@ -86,3 +86,26 @@ fn who_is_above_his_share_goes_first_down_to_it() {
     assert_eq!(asked(&heavy, 400), [(2, 334), (1, 66)]);
     assert_eq!(asked(&heavy, 900), [(2, 334), (1, 300), (2, 266)]);
 }
+
+#[test]
+fn who_was_idle_and_is_no_more_is_counted_though_generations_are_put_together() {
+    let listed = |memcg_id, generations: &[(u64, u64)]| Lruvec {
+        memcg_id,
+        cgroup: "/".into(),
+        generations: (generations.iter())
+            .map(|&(seq, pages)| Generation {
+                seq,
+                age_ms: 0,
+                pages,
+            })
+            .collect(),
+    };
+    // 5 was opened by the first aging, 6 by the second: 3 and 4 were idle in between.
+    let before = listed(7, &[(3, 100), (4, 200), (5, 50), (6, 0)]);
+    // The third opened 7, and put 3 and 4 together.
+    let after = listed(7, &[(4, 240), (5, 40), (6, 70), (7, 0)]);
+    let count = |after: &[Lruvec]| no_more_idle([std::slice::from_ref(&before), after]);
+    assert_eq!(count(&[listed(6, &[(1, 9)]), after]), (300, 60));
+    assert_eq!(count(&[]), (300, 300), "the group is gone");
+    assert_eq!(no_more_idle([&[listed(7, &[])], &[]]), (0, 0));
+}

@@ -13,9 +13,11 @@ const LOOKED_MIN: u64 = 64;
 /// touched a thousand times a second saves 150 µs each second, and an exchange takes 4.
 const TOUCHED_ONE_IN: u64 = 4;
 
-/// And so many times as many of them as of those that could go for them. Where all pages are alike
-/// it is as many; where a program goes through memory, those that waited longest come next.
-const HOTTER: u64 = 2;
+/// And they must be touched so many times as often as those that could go for them. Where all pages
+/// are alike it is as often; where a program goes through memory, those that waited longest come
+/// next. Of pages that are touched at random, r times in a while, e^-r are not touched in it: so
+/// twice as often leaves the square of the share that is not touched.
+const HOTTER: i32 = 2;
 
 /// Why nothing is exchanged for now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -99,7 +101,9 @@ impl Fates {
     /// Whether enough were touched, once so many were looked at that it can be said.
     pub(super) fn verdict(self) -> Option<bool> {
         let is_hot = self.touched * TOUCHED_ONE_IN >= self.looked;
-        let is_hotter = self.touched * self.idle >= HOTTER * self.idle_touched * self.looked;
+        let untouched = |touched: u64, of: u64| 1.0 - touched as f64 / of.max(1) as f64;
+        let is_hotter = untouched(self.touched, self.looked)
+            <= untouched(self.idle_touched, self.idle).powi(HOTTER);
         (self.looked >= LOOKED_MIN).then_some(is_hot && is_hotter)
     }
 }

@@ -25,13 +25,22 @@ pub enum SocketError {
         path: PathBuf,
     },
     /// The system refused.
-    #[error("cannot listen on {}: {source}", path.display())]
+    #[error("cannot listen on {}: {source}{}", path.display(), advice(source))]
     Io {
         /// The socket.
         path: PathBuf,
         /// The system's answer.
         source: io::Error,
     },
+}
+
+fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "; make its directory writable for the daemon's user, or choose another one"
+        }
+        _ => "",
+    }
 }
 
 /// A bound socket; its file goes away with it.

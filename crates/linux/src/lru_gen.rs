@@ -11,7 +11,7 @@ use pghot_engine::demoter::Generation;
 pub use pghot_engine::lruvec::{Key, Listed};
 
 use crate::SysRoot;
-use crate::keeper::Keeper;
+use crate::keeper::{Keeper, KeeperError};
 
 /// Bit of `enabled`: the kernel walks page tables to age.
 const MM_WALK: u64 = 0x2;
@@ -195,6 +195,14 @@ impl Commands {
         }
     }
 
+    /// Opens the file, unless it is open.
+    pub fn open(&mut self) -> Result<&mut File, KeeperError> {
+        match &mut self.file {
+            Some(file) => Ok(file),
+            none => Ok(none.insert(self.keeper.open_generations()?)),
+        }
+    }
+
     /// Asks for one aging; returns when it is done.
     pub fn age(&mut self, key: Key, max_seq: u64) -> Result<(), Refusal> {
         self.write(&command(key, max_seq))
@@ -206,10 +214,7 @@ impl Commands {
     }
 
     fn write(&mut self, command: &str) -> Result<(), Refusal> {
-        if self.file.is_none() {
-            self.file = self.keeper.open_generations().ok();
-        }
-        let file = self.file.as_mut().ok_or(Refusal::Other)?;
+        let file = self.open().map_err(|_| Refusal::Other)?;
         let written = file.write_all(command.as_bytes());
         written.map_err(|error| refusal(&error))
     }

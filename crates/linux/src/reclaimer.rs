@@ -126,6 +126,7 @@ impl Reclaim for Reclaimer {
             return Err(unable);
         }
         let list = fs::read_to_string(&self.lru_gen).map_err(|_| Unable::NoGenerations)?;
+        self.commands.open().map_err(|_| Unable::NoGenerations)?;
         let lruvecs = lru_gen::generations(&list, |listed| listed == nid);
         let mut paths = lru_gen::paths(&list);
         let lruvec = |(key, generations): (Key, _)| Lruvec {

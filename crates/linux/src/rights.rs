@@ -54,7 +54,11 @@ pub enum RightsError {
     )]
     ControlGroups(io::Error),
     /// A directory of sockets.
-    #[error("cannot let the user `{user}` make sockets in {}: {source}", path.display())]
+    #[error(
+        "cannot let the user `{user}` make sockets in {}: {source}; make it writable for that user, \
+         or choose another directory for the sockets",
+        path.display()
+    )]
     Directory {
         /// The user.
         user: String,
@@ -104,7 +108,9 @@ pub fn drop_to(user: &str, sockets: &[&Path]) -> Result<(), RightsError> {
     if geteuid().is_root() {
         let kept = match find(user) {
             Some(found) if !found.uid.is_root() => {
-                for path in sockets.iter().filter_map(|socket| socket.parent()) {
+                let parents = sockets.iter().filter_map(|socket| socket.parent());
+                // A path of one name is in the working directory.
+                for path in parents.filter(|path| !path.as_os_str().is_empty()) {
                     admit(&found, path).map_err(|source| RightsError::Directory {
                         user: user.to_owned(),
                         path: path.to_owned(),

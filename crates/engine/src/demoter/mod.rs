@@ -222,7 +222,7 @@ impl Demoter {
         }
         if let Some(fates) = self.age(nid, &lruvecs, settings, machine)
             && let Ok(after) = self.may_go(nid, settings, machine)
-            && self.is_worth_it(machine.now_ms(), fates, [&lruvecs, &after])
+            && self.note_fates(machine.now_ms(), fates, [&lruvecs, &after])
         {
             // At once, for soon the others will have been touched as well.
             let survey = Survey::new(&after, self.exchange.idle_ms(settings));
@@ -301,9 +301,9 @@ impl Demoter {
         Some(round)
     }
 
-    /// Whether exchanges go on, by what became of pages that went up and of those that might have
-    /// gone, between the lists before and after an aging.
-    fn is_worth_it(&mut self, now_ms: u64, mut fates: Fates, lists: [&[Lruvec]; 2]) -> bool {
+    /// Takes note of what became of pages that went up, and of those that could have gone by the
+    /// lists before and after an aging. Returns whether exchanges go on.
+    fn note_fates(&mut self, now_ms: u64, mut fates: Fates, lists: [&[Lruvec]; 2]) -> bool {
         if fates.looked == 0 {
             return true;
         }

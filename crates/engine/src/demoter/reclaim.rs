@@ -51,7 +51,7 @@ impl Unable {
         match self {
             Unable::NoGenerations => {
                 "pghot makes no room in the top tier itself: the multi-generational LRU is off, or \
-                 /sys/kernel/debug/lru_gen is not there"
+                 /sys/kernel/debug/lru_gen cannot be read and written"
             }
             Unable::DemotionOff => {
                 "nothing is demoted, so a full top tier stays as it is: \

@@ -183,6 +183,7 @@ fn start(start: &mut Start<'_>) -> Result<Box<dyn Source>, Error> {
         .collect();
     let aging = Aging::new(reporter.map_array("agings")?);
     let mut commands = Commands::new(start.keeper);
+    commands.open()?;
     let (link, generations) = match way {
         Way::Hook(hook) => (Some(reporter.attach(hook.program)?), None),
         Way::Generations => {

@@ -204,11 +204,14 @@ fn what_goes_up_is_looked_at_again(ctx: &mut Ctx) -> Result<()> {
     vm.write(DEMOTION, "true")?;
     // Or pages that are touched all the time would look as if they were not.
     let mut flusher = vm.spawn(&["flushtlb", "--seconds", "300"])?;
-    let mut hot = hold_hotset(vm, &["--size-mib", "64", "--seconds", "600"])?;
+    let mut hot = hold_hotset(vm, &["--size-mib", "128", "--seconds", "600"])?;
     let daemon = Daemon::start(vm, TO_NODE_0)?;
     let size_mib = daemon.number("/top_tier/0/room_pages")? / MIB - 16.0;
+    // Some times a second each: too often to count as idle for seconds, and seldom enough to be
+    // told from what is below by an emulator's agings, of which one takes half a second.
     let busy =
-        format!("load uniform --home 0 --size-mib {size_mib:.0} --accesses 100000000000 --cpus 2");
+        format!("hotset --home 0 --fast 1 --size-mib {size_mib:.0} --busy-percent 30 --cpus 2");
+    let busy = format!("{busy} --seconds 600 --report-ms 60000");
     let mut busy = vm.spawn(&busy.split_whitespace().collect::<Vec<_>>())?;
     vm.wait_until("node 0 is full", Duration::from_secs(60), || {
         let room = daemon.number("/top_tier/0/room_pages");
@@ -216,7 +219,7 @@ fn what_goes_up_is_looked_at_again(ctx: &mut Ctx) -> Result<()> {
     })?;
     go(vm)?;
     let looked_at = || daemon.number("/demoter/looked_pages");
-    let seen = vm.wait_until("pages are looked at", Duration::from_secs(90), || {
+    let seen = vm.wait_until("pages are looked at", Duration::from_secs(150), || {
         Ok(looked_at().is_ok_and(|pages| pages >= 64.0))
     });
     let status = daemon.status()?;

@@ -3,7 +3,7 @@
 //!
 //! What a page's hotness is, which pages move and how they move is decided elsewhere. Status and
 //! explanations are composed on request; a daemon that is not asked and has nothing to promote
-//! only looks at the section marks once per `kmigrated_sleep_ms`.
+//! only looks at the section marks, once in four times `kmigrated_sleep_ms`.
 
 pub mod config;
 pub mod control;

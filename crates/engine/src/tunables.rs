@@ -231,7 +231,7 @@ pub const TUNABLES: &[Tunable] = &[
         kind: Kind::Number,
         doc: "From the start of one pass over a lower-tier node to the next: the longest that a \
               ready page waits to be seen. While pages go up, passes come up to ten times as \
-              often.",
+              often; where none has been ready for ten of them, four times less often.",
         default: |_| 100,
         range: |_| (50, 1000),
         kept: Kept::InField(

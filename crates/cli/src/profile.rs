@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint, value_parser};
+use pghot_profile::part::Part;
 use pghot_profile::table::{self, TableWriter};
 use pghot_profile::{Profile, file};
 
@@ -13,7 +14,6 @@ use crate::args::json;
 use crate::exit::Failure;
 use crate::json::{ProfileRow, Profiles, Versioned};
 use crate::output::{say, say_json};
-use crate::part::Part;
 use crate::record;
 
 /// The command and what belongs to it.

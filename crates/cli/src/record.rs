@@ -12,7 +12,8 @@ use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint, value_parser};
 use pghot_engine::Pattern;
 use pghot_linux::probe::{Answer, FEATURES};
 use pghot_linux::{SysRoot, bpf};
-use pghot_profile::{Profile, file};
+use pghot_profile::part::Part;
+use pghot_profile::{Profile, file, rotation};
 use pghot_sim::machine::PAGES_PER_MIB;
 use pghot_sources::recorder::{Order, Recorder};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -20,10 +21,8 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use crate::args::{config, option_arg, paths};
 use crate::exit::Failure;
 use crate::output::say;
-use crate::part::Part;
 use crate::progress::Progress;
 use crate::record_beside::{Paused, kernels_readers, warn_of_the_kernels_readers};
-use crate::rotation;
 
 /// The command.
 pub fn command() -> Command {

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`columns`] | tables on disk, in Parquet with a checksum |
 //! | [`file`] | profiles on disk: a header, a checksum, and the profile by `postcard` |
+//! | [`part`], [`rotation`] | files that are written in one piece, and the newest of several |
 //! | [`grid`] | a process's accesses by memory and time, as a heatmap draws them |
 //! | [`table`] | profiles of many hosts as one table |
 //! | [`touched`] | sets of pages, as runs |
@@ -16,6 +17,8 @@
 pub mod columns;
 pub mod file;
 pub mod grid;
+pub mod part;
+pub mod rotation;
 mod seal;
 pub mod table;
 pub mod touched;

@@ -2,11 +2,19 @@
 //! a new one.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Error, Result, anyhow};
+/// A file that could not be written.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write {}: {source}", path.display())]
+pub struct WriteError {
+    /// The file.
+    pub path: PathBuf,
+    /// The system's answer.
+    pub source: io::Error,
+}
 
 /// See the head of this file. It goes if it is dropped before it is kept.
 pub struct Part {
@@ -18,21 +26,20 @@ pub struct Part {
 impl Part {
     /// An empty one, which its owner alone can read: what programs do with their memory is nobody
     /// else's business.
-    pub fn create(path: &Path) -> Result<Part> {
+    pub fn create(path: &Path) -> Result<Part, WriteError> {
         let mut part = path.to_owned().into_os_string();
         part.push(".part");
         let mut options = OpenOptions::new();
         let options = options.write(true).create(true).truncate(true).mode(0o600);
-        let opened = options.open(&part);
-        let file = opened.map_err(|error| {
-            let sentence = format!("cannot write {}: {error}", Path::new(&part).display());
-            Error::new(error).context(sentence)
-        })?;
-        Ok(Part {
-            path: path.to_owned(),
-            part: PathBuf::from(part),
-            file,
-        })
+        let part = PathBuf::from(part);
+        match options.open(&part) {
+            Ok(file) => Ok(Part {
+                path: path.to_owned(),
+                part,
+                file,
+            }),
+            Err(source) => Err(WriteError { path: part, source }),
+        }
     }
 
     /// Where it is written, for who opens it himself.
@@ -41,17 +48,23 @@ impl Part {
     }
 
     /// With these bytes in it, it becomes the file.
-    pub fn keep(mut self, bytes: &[u8]) -> Result<()> {
+    pub fn keep(mut self, bytes: &[u8]) -> Result<(), WriteError> {
         let written = self.file.write_all(bytes);
         let written = written.and_then(|()| self.file.sync_all());
-        written.map_err(|error| anyhow!("cannot write {}: {error}", self.path.display()))?;
+        written.map_err(|source| self.failed(source))?;
         self.rename()
     }
 
     /// As it was written by its path, it becomes the file.
-    pub fn rename(self) -> Result<()> {
-        fs::rename(&self.part, &self.path)
-            .map_err(|error| anyhow!("cannot write {}: {error}", self.path.display()))
+    pub fn rename(self) -> Result<(), WriteError> {
+        fs::rename(&self.part, &self.path).map_err(|source| self.failed(source))
+    }
+
+    fn failed(&self, source: io::Error) -> WriteError {
+        WriteError {
+            path: self.path.clone(),
+            source,
+        }
     }
 }
 

@@ -2,14 +2,24 @@
 //! on, as logrotate(8) does it.
 
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, anyhow};
+/// A file that could not be moved out of the way.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot rename {} to {}: {source}", from.display(), to.display())]
+pub struct RenameError {
+    /// The file.
+    pub from: PathBuf,
+    /// Its next name.
+    pub to: PathBuf,
+    /// The system's answer.
+    pub source: io::Error,
+}
 
 /// Moves each file to the next number, so that so many are there when a new one has come. The last
 /// goes.
-pub fn make_way(newest: &Path, keep: u32) -> Result<()> {
+pub fn make_way(newest: &Path, keep: u32) -> Result<(), RenameError> {
     if keep == 1 {
         // The new one takes its place.
         return Ok(());
@@ -21,9 +31,8 @@ pub fn make_way(newest: &Path, keep: u32) -> Result<()> {
         let (from, to) = (numbered(newest, number), numbered(newest, number + 1));
         match fs::rename(&from, &to) {
             // Somebody has taken it away.
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                let (from, to) = (from.display(), to.display());
-                return Err(anyhow!("cannot rename {from} to {to}: {error}"));
+            Err(source) if source.kind() != ErrorKind::NotFound => {
+                return Err(RenameError { from, to, source });
             }
             _ => {}
         }

@@ -1450,7 +1450,7 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__run)
-            opts="-h --config --dry-run --wait-for-lower-tier --mode --socket --status-socket --hint-socket --state-file --user --metrics-address --log-format --otlp-endpoint --freq-threshold --freq-window-ms --target-nid --kmigrated-sleep-ms --kmigrated-batch-nr --promote-rate-limit-MBps --demote-rate-limit-MBps --quick-fault-ms --enabled-sources --scan-stall-max-ms --scan-cpu-max-percent --help"
+            opts="-h --config --dry-run --wait-for-lower-tier --mode --socket --status-socket --hint-socket --state-file --user --metrics-address --log-format --otlp-endpoint --record-file --record-seconds --record-keep --freq-threshold --freq-window-ms --target-nid --kmigrated-sleep-ms --kmigrated-batch-nr --promote-rate-limit-MBps --demote-rate-limit-MBps --quick-fault-ms --enabled-sources --scan-stall-max-ms --scan-cpu-max-percent --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1548,6 +1548,29 @@ _pghot() {
                     return 0
                     ;;
                 --otlp-endpoint)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --record-file)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                --record-seconds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --record-keep)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -121,6 +121,7 @@ class Status(TypedDict):
     processes: list[Moves]
     sources: list[Source]
     marking: dict[str, Any] | None
+    recording: dict[str, Any] | None
     latency: dict[str, Any]
     cpu_s: float
     moving_cpu_s: float

@@ -57,7 +57,7 @@ const ROOMS: &[Room] = &[
     },
     room(
         "crates/daemon",
-        &["hotness", "engine", "events", "linux", "sources"],
+        &["hotness", "engine", "events", "linux", "profile", "sources"],
     ),
     Room {
         // A plan that knows its hot set, for what is drawn of it.
@@ -222,7 +222,11 @@ const EXEMPT: &[(&str, &[&str])] = &[
     // Records profiles of a running machine; no source, and compiled for a kernel alone.
     (
         "crates/sources/src/recorder/mod.rs",
-        &["libc", "std::fs", "std::process", "std::thread"],
+        &["libc", "std::fs", "std::process"],
+    ),
+    (
+        "crates/sources/src/recorder/order.rs",
+        &["std::fs", "std::thread"],
     ),
 ];
 

@@ -54,7 +54,9 @@ pub fn run(matches: &ArgMatches) -> Result<()> {
         &options.status_socket,
         &options.hint_socket,
     ];
-    rights::drop_to(&options.user, &sockets.map(|socket| socket.as_path()))?;
+    let files = sockets.into_iter().chain(&options.record_file);
+    let files: Vec<_> = files.map(|file| file.as_path()).collect();
+    rights::drop_to(&options.user, &files)?;
     refused_calls::refuse()?;
     let log = Log::start(format)?;
     let ended = run::run(options, &root, keeper);

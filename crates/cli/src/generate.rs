@@ -88,7 +88,11 @@ fn config_text() -> String {
     comment(&mut text, "Fixed while pghot runs:");
     for option in DAEMON_OPTIONS {
         comment(&mut text, option.doc);
-        let _ = writeln!(text, "#{} = {:?}", option.name, option.default);
+        let default = match option.is_number {
+            true => option.default.to_owned(),
+            false => format!("{:?}", option.default),
+        };
+        let _ = writeln!(text, "#{} = {default}", option.name);
     }
     comment(&mut text, "Tunables:");
     for tunable in tunables::all() {

@@ -9,20 +9,21 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint, value_parser};
-use pghot_engine::Pattern;
+use pghot_engine::{Pattern, Turns};
+use pghot_linux::conflicts::readers_of_accessed_bits;
 use pghot_linux::probe::{Answer, FEATURES};
 use pghot_linux::{SysRoot, bpf};
 use pghot_profile::part::Part;
 use pghot_profile::{Profile, file, rotation};
 use pghot_sim::machine::PAGES_PER_MIB;
-use pghot_sources::recorder::{Order, Recorder};
+use pghot_sources::recorder::{Order, Recorder, opened_by_root};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::args::{config, option_arg, paths};
 use crate::exit::Failure;
 use crate::output::say;
 use crate::progress::Progress;
-use crate::record_beside::{Paused, kernels_readers, warn_of_the_kernels_readers};
+use crate::record_beside::{Paused, warn_of_the_kernels_readers};
 
 /// The command.
 pub fn command() -> Command {
@@ -220,7 +221,7 @@ impl Watch<'_> {
         let paused = Paused::sources(&socket, matches.get_flag("pause-sources"))?;
         Ok(Watch {
             matches,
-            recorder: Recorder::load()?,
+            recorder: Recorder::load(opened_by_root(), Turns::default())?,
             stop,
             readers: warn_of_the_kernels_readers(&SysRoot::default()),
             _paused: paused,
@@ -250,12 +251,13 @@ impl Watch<'_> {
             intervals: (u64::from(number("seconds")) * 1000)
                 .div_ceil(interval_ms.into())
                 .min(1_000_000) as u32,
+            rest: Duration::ZERO,
             cpus_max: percent.map(|percent| percent / 100.0),
             stall_max: Duration::from_millis(number("stall-max-ms").into()),
             with_names: who.with_names,
         };
         let recorder = &mut self.recorder;
-        let profile = recorder.record(&root, &order, &self.stop, &mut |at, so_far| {
+        let profile = recorder.record(&root, &order, &*self.stop, &mut |at, so_far| {
             let sentence = format!(
                 "{} of {} intervals, {} processes touched {} MiB",
                 at.intervals,
@@ -268,7 +270,7 @@ impl Watch<'_> {
         });
         let mut profile = profile?;
         // Also those that began meanwhile.
-        let now = kernels_readers(&root).into_iter();
+        let now = readers_of_accessed_bits(&root).into_iter();
         self.readers.extend(now.map(|fight| fight.id.to_owned()));
         profile.disturbed_by = self.readers.iter().cloned().collect();
         Ok(profile)

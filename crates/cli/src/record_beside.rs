@@ -10,8 +10,7 @@ use anyhow::{Result, anyhow};
 use pghot_daemon::protocol::{self, ClientError, Request, Response};
 use pghot_daemon::status::{SourceState, Status};
 use pghot_linux::SysRoot;
-use pghot_linux::conflicts::conflicts;
-use pghot_linux::probe::{Finding, Level};
+use pghot_linux::conflicts::readers_of_accessed_bits;
 use pghot_sources::{Kind, SOURCES, tunables};
 
 /// Sources of a daemon that are off until this is dropped.
@@ -32,6 +31,13 @@ impl Paused {
             Ok(_) => return Err(anyhow!("the daemon did not answer with its status")),
             Err(error) => return Err(error.into()),
         };
+        if let Some(recording) = &status.recording {
+            return Err(anyhow!(
+                "the daemon records already, into {}, and both would miss what the other sees: use \
+                 that profile, or restart the daemon without record_file",
+                recording.file
+            ));
+        }
         let readers = SOURCES
             .iter()
             .filter(|source| source.kind == Kind::PageTables);
@@ -116,7 +122,7 @@ fn set(socket: &Path, mask: u64) -> Result<()> {
 /// Those of the kernel are no reason not to record: what they take is small, of huge pages alone it
 /// is much. Returns their names.
 pub fn warn_of_the_kernels_readers(root: &SysRoot) -> BTreeSet<String> {
-    let found = kernels_readers(root);
+    let found = readers_of_accessed_bits(root);
     for fight in &found {
         eprintln!(
             "pghot: warning: {} clears accessed bits, which the recording then misses, of huge \
@@ -125,12 +131,4 @@ pub fn warn_of_the_kernels_readers(root: &SysRoot) -> BTreeSet<String> {
         );
     }
     found.iter().map(|fight| fight.id.to_owned()).collect()
-}
-
-/// Those that clear accessed bits now.
-pub fn kernels_readers(root: &SysRoot) -> Vec<Finding> {
-    let readers = ["damon", "damon_stat"];
-    let mut found = conflicts(root);
-    found.retain(|fight| readers.contains(&fight.id) && fight.level != Level::Ok);
-    found
 }

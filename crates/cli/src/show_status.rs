@@ -212,6 +212,16 @@ fn daemon(text: &mut String, status: &Status) {
         "memory",
         &format!("{} of records, {} of marks", bytes(records), bytes(marks)),
     );
+    if let Some(recording) = &status.recording {
+        let kept = format!(
+            "{} profiles kept, the newest in {}; {} looks of the next, the last at {} processes",
+            count(recording.profiles),
+            recording.file,
+            recording.intervals,
+            recording.processes
+        );
+        line(text, "recording", &kept);
+    }
     line(text, "config", &config(status));
     let latency = &status.latency;
     let waits = match latency.samples {

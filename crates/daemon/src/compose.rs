@@ -47,6 +47,9 @@ pub fn status(shared: &Shared) -> Status {
         spans: shared.spans.lost(),
     };
     warnings.extend(lost.sentences());
+    let recording = lock(&shared.recording).clone();
+    let not_recorded = recording.iter().filter_map(|it| it.error.as_ref());
+    warnings.extend(not_recorded.map(|why| format!("no profile was recorded: {why}")));
     let reload = shared.config_file.last();
     warnings.extend(reload.iter().flat_map(ReloadReport::warnings));
     let (records_bytes, section_marks_bytes) = shared.table.bytes();
@@ -70,6 +73,7 @@ pub fn status(shared: &Shared) -> Status {
         processes: owners::processes(&books),
         sources,
         marking: *lock(&shared.demoter.marking),
+        recording,
         latency: lock(&shared.latency).report(),
         cpu_s: process_cpu().as_secs_f64(),
         moving_cpu_s: shared.moving.spent().as_secs_f64(),

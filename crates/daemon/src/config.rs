@@ -52,6 +52,12 @@ pub struct Options {
     pub log_format: LogFormat,
     /// Who collects traces, if somebody does.
     pub otlp_endpoint: Option<SocketAddr>,
+    /// Where the newest access profile goes, if profiles are recorded.
+    pub record_file: Option<PathBuf>,
+    /// How long each lasts.
+    pub record_seconds: u32,
+    /// How many are kept.
+    pub record_keep: u32,
     /// Where all this comes from.
     pub told: Told,
 }
@@ -294,15 +300,16 @@ fn value_text(name: &str, value: &DeValue) -> Result<String, String> {
     let tunable = tunables::find(name).ok();
     let takes_text = tunable.is_some_and(|tunable| tunable.kind != Kind::Number);
     let is_set = tunable.is_some_and(|tunable| !tunable.kind.members().1.is_empty());
-    let is_option = DAEMON_OPTIONS.iter().any(|option| option.name == name);
+    let option = DAEMON_OPTIONS.iter().find(|option| option.name == name);
+    let (is_option, is_number) = (option.is_some(), option.is_some_and(|it| it.is_number));
     match value {
-        DeValue::Integer(number) if tunable.is_some() => {
+        DeValue::Integer(number) if tunable.is_some() || is_number => {
             let value = i64::from_str_radix(number.as_str(), number.radix());
             value
                 .map(|value| value.to_string())
                 .map_err(|_| format!("{name} is too large"))
         }
-        DeValue::String(text) if is_option || takes_text => Ok(text.to_string()),
+        DeValue::String(text) if (is_option && !is_number) || takes_text => Ok(text.to_string()),
         DeValue::Array(words) if is_set => {
             let word = |word: &Spanned<DeValue>| match word.get_ref() {
                 DeValue::String(text) => Ok(text.to_string()),
@@ -317,6 +324,7 @@ fn value_text(name: &str, value: &DeValue) -> Result<String, String> {
                 false => words.join(","),
             })
         }
+        other if is_number => Err(format!("{name} takes a number, not {}", what(other))),
         other if is_option => Err(format!("{name} takes a string, not {}", what(other))),
         other => Err(match tunable {
             Some(tunable) => format!("{name} takes {}, not {}", tunable.kind.takes(), what(other)),
@@ -350,6 +358,9 @@ fn resolve(assignments: &[Assignment]) -> Result<Options, ConfigError> {
         metrics_address: None,
         log_format: LogFormat::default(),
         otlp_endpoint: None,
+        record_file: None,
+        record_seconds: 0,
+        record_keep: 0,
         told: Told::default(),
     };
     let invalid = |origin: &Origin, message| ConfigError::Invalid {

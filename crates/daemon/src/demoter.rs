@@ -14,7 +14,7 @@ use crate::shared::{MigratorState, Shared};
 /// Makes room until a stop is requested, on a machine of so many CPUs, for what the migrators note
 /// in `history`.
 pub fn run(shared: &Shared, history: History, cpus: u64, machine: &mut dyn Reclaim) {
-    let mut demoter = Demoter::new(history);
+    let mut demoter = Demoter::new(history, shared.turns.clone());
     let mut marking = Marking::new(cpus);
     let mut faults = HintFaults::default();
     let mut told = QuickFault::as_set(&shared.settings());

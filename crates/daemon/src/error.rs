@@ -101,12 +101,9 @@ pub enum RunError {
         /// The watchdog's time.
         limit: Duration,
     },
-    /// A migrator thread panicked.
-    #[error("the migrator of node {0} failed, please report the message above as a bug")]
-    Panicked(Nid),
-    /// The demoter's thread panicked.
-    #[error("the demoter failed, please report the message above as a bug")]
-    DemoterPanicked,
+    /// A thread panicked.
+    #[error("{0} failed, please report the message above as a bug")]
+    Panicked(String),
 }
 
 /// Why `pghot restore` could not put everything back.

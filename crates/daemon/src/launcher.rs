@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use pghot_engine::Turns;
 use pghot_engine::marking::Visits;
 use pghot_events::event;
 use pghot_hotness::Table;
@@ -22,13 +23,14 @@ pub struct KernelLauncher {
     table: Arc<Table>,
     topology: Topology,
     keeper: Arc<Keeper>,
+    turns: Turns,
     dry_run: bool,
     hint_socket: PathBuf,
 }
 
 impl KernelLauncher {
     /// Sources will report into `table`, whose records lie in `maps`; settings change through
-    /// `keeper`.
+    /// `keeper`. Who clears accessed bits keeps to `turns`.
     pub fn new(
         root: &SysRoot,
         topology: &Topology,
@@ -36,6 +38,7 @@ impl KernelLauncher {
         maps: RecordMaps,
         table: &Arc<Table>,
         keeper: &Arc<Keeper>,
+        turns: &Turns,
     ) -> KernelLauncher {
         KernelLauncher {
             root: root.clone(),
@@ -43,6 +46,7 @@ impl KernelLauncher {
             table: Arc::clone(table),
             topology: topology.clone(),
             keeper: Arc::clone(keeper),
+            turns: turns.clone(),
             dry_run: options.dry_run,
             hint_socket: options.hint_socket.clone(),
         }
@@ -66,6 +70,7 @@ impl Launcher for KernelLauncher {
             config,
             root: &self.root,
             keeper: &self.keeper,
+            turns: &self.turns,
             dry_run: self.dry_run,
             hint_socket: &self.hint_socket,
         };

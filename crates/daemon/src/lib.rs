@@ -34,6 +34,7 @@ mod policy;
 mod pulse;
 #[cfg(test)]
 mod python_tests;
+pub mod recording;
 mod reload;
 mod restorer;
 mod sentences;

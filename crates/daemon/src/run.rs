@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use pghot_engine::{Gates, History, Machine, Migrator};
+use pghot_engine::{Gates, History, Machine, Migrator, Turns};
 use pghot_events::event;
 use pghot_hotness::Nid;
 use pghot_linux::claim::Claim;
@@ -16,6 +16,7 @@ use pghot_linux::keeper::{Keeper, KeeperError};
 use pghot_linux::knobs::{Knobs, log};
 use pghot_linux::topology::Topology;
 use pghot_linux::{Host, Reclaimer, SysRoot, bpf, own_memory};
+use pghot_sources::recorder::Recorder;
 use pghot_sources::{RecordMaps, SOURCES, tunables};
 
 use crate::config::{Options, mode_name};
@@ -28,12 +29,14 @@ use crate::listeners::{Listeners, Serving};
 use crate::lock;
 use crate::migrator;
 use crate::pulse::{Beating, Pulses};
+use crate::recording::{self, Plan};
 use crate::reload::start_reloader;
 use crate::restorer::{self, Restorer};
 use crate::service;
 use crate::shared::{MigratorState, Shared};
 use crate::signals::SignalWatch;
 use crate::sources::Sources;
+use crate::status::RecordingReport;
 use crate::stop::{Ending, Stop, joined_by};
 use crate::tier_watch::TierWatch;
 use crate::tiers::{check_target, lower_tier_nids, span_of};
@@ -144,7 +147,8 @@ fn session(
     let (settings, dry_run) = (options.settings.clone(), options.dry_run);
     let (maps, table) = RecordMaps::create(settings.mode, &span)?;
     let table = Arc::new(table);
-    let launcher = KernelLauncher::new(root, topology, options, maps, &table, keeper);
+    let turns = Turns::default();
+    let launcher = KernelLauncher::new(root, topology, options, maps, &table, keeper, &turns);
     let config = tunables::config(&settings, settings.rule()?);
     let sources = Sources::new(SOURCES, Box::new(launcher), &config);
     let mut shared = Shared::new(
@@ -156,6 +160,7 @@ fn session(
         dry_run,
         stop,
     )?;
+    shared.turns = turns;
     shared.spans = lasting.spans.clone();
     shared.config_file = Arc::clone(&lasting.config_file);
     let shared = Arc::new(shared);
@@ -233,12 +238,14 @@ fn start(
     let moving = shared.moving.clone();
     let mut reclaimer = Reclaimer::open(&shared.root, topology, keeper, moving, shared.dry_run)?;
     reclaimer.set_exchange_cpus(shared.demoter.exchange_cpus.clone());
+    let recorder = load_recorder(options, shared, keeper)?;
     // Late, because it makes programs take hint faults.
     start_sources(shared)?;
     threads.serving = Some(listeners.serve(shared).map_err(RunError::Thread)?);
     announce(options, shared);
     threads.start_demoter(shared, topology.cpus(), reclaimer)?;
     threads.start_migrators(shared, hosts)?;
+    threads.start_recording(shared, recorder)?;
     if let Err(error) = own_memory::lock() {
         event!(
             own_memory_not_locked,
@@ -249,6 +256,23 @@ fn start(
     start_reloader(shared)?;
     threads.watchdog = service::start_watchdog(shared, threads.pulses.clone())?;
     Ok(())
+}
+
+/// What records, if something is to be recorded.
+fn load_recorder(
+    options: &Options,
+    shared: &Shared,
+    keeper: &Arc<Keeper>,
+) -> Result<Option<(Recorder, Plan)>, RunError> {
+    let Some(plan) = Plan::of(options) else {
+        return Ok(None);
+    };
+    let recorder = recording::load(keeper, &shared.turns)?;
+    *lock(&shared.recording) = Some(RecordingReport {
+        file: plan.file.display().to_string(),
+        ..RecordingReport::default()
+    });
+    Ok(Some((recorder, plan)))
 }
 
 fn announce(options: &Options, shared: &Shared) {
@@ -291,8 +315,8 @@ const ENDING_MAX: Duration = Duration::from_secs(10);
 /// The threads of a running daemon.
 #[derive(Default)]
 struct Threads {
-    migrators: Vec<(Nid, JoinHandle<Result<(), RunError>>)>,
-    demoter: Option<JoinHandle<Result<(), RunError>>>,
+    /// Without which it is not whole, by what an operator calls them.
+    parts: Vec<(String, JoinHandle<Result<(), RunError>>)>,
     /// What the migrators promote, for the demoter.
     history: History,
     watchdog: Option<JoinHandle<Result<(), RunError>>>,
@@ -312,9 +336,20 @@ impl Threads {
         let mut machine = Beating::new(reclaimer, self.pulses.add("the demoter"));
         let history = self.history.clone();
         let make_room = move |shared: &Shared| demoter::run(shared, history, cpus, &mut machine);
-        let panicked = || RunError::DemoterPanicked;
-        self.demoter = Some(spawn(shared, "demoter".into(), panicked, make_room)?);
-        Ok(())
+        self.start(shared, "demoter", "the demoter".into(), make_room)
+    }
+
+    /// Records in a thread of its own until a stop is requested.
+    fn start_recording(
+        &mut self,
+        shared: &Arc<Shared>,
+        recorder: Option<(Recorder, Plan)>,
+    ) -> Result<(), RunError> {
+        let Some((recorder, plan)) = recorder else {
+            return Ok(());
+        };
+        let record = move |shared: &Shared| recording::run(shared, recorder, &plan);
+        self.start(shared, "recorder", "the recorder".into(), record)
     }
 
     /// Runs each migrator in a thread of its own until a stop is requested.
@@ -334,30 +369,31 @@ impl Threads {
             let passes = move |shared: &Shared| {
                 migrator::run(shared, &shared.migrators[index], migrator, &mut host);
             };
-            let panicked = move || RunError::Panicked(nid);
-            let thread = spawn(shared, format!("migrator{nid}"), panicked, passes)?;
-            self.migrators.push((nid, thread));
+            let name = format!("migrator{nid}");
+            self.start(shared, &name, format!("the migrator of node {nid}"), passes)?;
         }
         Ok(())
     }
-}
 
-/// A thread without which the daemon is not whole: when it ends, whether it panicked or not, a stop
-/// is requested.
-fn spawn(
-    shared: &Arc<Shared>,
-    name: String,
-    panicked: impl FnOnce() -> RunError + Send + 'static,
-    work: impl FnOnce(&Shared) + Send + 'static,
-) -> Result<JoinHandle<Result<(), RunError>>, RunError> {
-    let shared = Arc::clone(shared);
-    let body = move || {
-        let outcome = catch_unwind(AssertUnwindSafe(|| work(&shared)));
-        shared.stop.request();
-        outcome.map_err(|_| panicked())
-    };
-    let thread = thread::Builder::new().name(name).spawn(body);
-    thread.map_err(RunError::Thread)
+    /// A thread without which the daemon is not whole: when it ends, whether it panicked or not, a
+    /// stop is requested.
+    fn start(
+        &mut self,
+        shared: &Arc<Shared>,
+        name: &str,
+        called: String,
+        work: impl FnOnce(&Shared) + Send + 'static,
+    ) -> Result<(), RunError> {
+        let (shared, panicked) = (Arc::clone(shared), called.clone());
+        let body = move || {
+            let outcome = catch_unwind(AssertUnwindSafe(|| work(&shared)));
+            shared.stop.request();
+            outcome.map_err(|_| RunError::Panicked(panicked))
+        };
+        let thread = thread::Builder::new().name(name.to_owned()).spawn(body);
+        self.parts.push((called, thread.map_err(RunError::Thread)?));
+        Ok(())
+    }
 }
 
 /// Ends the daemon. First the settings of the host are put back: `move_pages` sleeps on locked
@@ -378,16 +414,11 @@ fn end(shared: &Arc<Shared>, threads: Threads, restorer: Restorer) -> Result<(),
 
     let mut stuck = Vec::new();
     let mut result = Ok(());
-    for (nid, thread) in threads.migrators {
+    for (called, thread) in threads.parts {
         match joined_by(thread, deadline) {
-            Some(ended) => result = result.and(ended.unwrap_or(Err(RunError::Panicked(nid)))),
-            None => stuck.push(format!("the migrator of node {nid}")),
+            Some(ended) => result = result.and(ended.unwrap_or(Err(RunError::Panicked(called)))),
+            None => stuck.push(called),
         }
-    }
-    match threads.demoter.map(|thread| joined_by(thread, deadline)) {
-        Some(Some(ended)) => result = result.and(ended.unwrap_or(Err(RunError::DemoterPanicked))),
-        Some(None) => stuck.push("the demoter".to_owned()),
-        None => {}
     }
     if let Some(Some(watched)) = threads.watchdog.map(|thread| joined_by(thread, deadline)) {
         result = result.and(watched.unwrap_or(Ok(())));

@@ -8,7 +8,7 @@ use pghot_engine::demoter::DemoterReport;
 use pghot_engine::marking::{HintFaults, MarkingReport};
 use pghot_engine::owners::Owners;
 use pghot_engine::{
-    Journal, Marking, Moved, PassReport, QuickFault, Settings, Totals, TunableError,
+    Journal, Marking, Moved, PassReport, QuickFault, Settings, Totals, TunableError, Turns,
 };
 use pghot_events::event;
 use pghot_hotness::{Nid, Rule, Swept, Table};
@@ -30,6 +30,7 @@ use crate::latency::Latency;
 use crate::lock;
 use crate::owners::Looked;
 use crate::sources::Sources;
+use crate::status::RecordingReport;
 use crate::stop::Stop;
 use crate::tiers::check_target;
 use crate::traces::Spans;
@@ -120,6 +121,10 @@ pub struct Shared {
     pub moving: MovingTime,
     /// Where spans of passes go.
     pub spans: Spans,
+    /// Whose turn it is to clear accessed bits.
+    pub turns: Turns,
+    /// The access profiles, if any are recorded.
+    pub recording: Mutex<Option<RecordingReport>>,
     /// The free memory of the top tier.
     free_space: Mutex<FreeSpace>,
     /// The settings in force, with the rule made from them.
@@ -150,6 +155,8 @@ impl Shared {
             groups: Mutex::default(),
             moving: MovingTime::default(),
             spans: Spans::default(),
+            turns: Turns::default(),
+            recording: Mutex::default(),
             free_space: Mutex::new(FreeSpace::open(&root)),
             root,
             table,

@@ -56,6 +56,8 @@ pub struct Status {
     /// How much the kernel's scanner marks for hint faults; `null` where that is not for pghot to
     /// say.
     pub marking: Option<MarkingReport>,
+    /// The access profiles that the daemon records; `null` if it records none.
+    pub recording: Option<RecordingReport>,
     /// From ready to moved.
     pub latency: LatencyReport,
     /// CPU time of the daemon, in seconds.
@@ -76,6 +78,21 @@ pub struct Status {
     pub lost: Lost,
     /// What an operator should know, in sentences.
     pub warnings: Vec<String>,
+}
+
+/// The access profiles that the daemon records.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RecordingReport {
+    /// The newest one; those before it have a number behind the name.
+    pub file: String,
+    /// How many were kept since the start.
+    pub profiles: u64,
+    /// Looks of the one under way.
+    pub intervals: u32,
+    /// Processes that the last look was at.
+    pub processes: u64,
+    /// Why the last one was not recorded or kept.
+    pub error: Option<String>,
 }
 
 /// What did not reach its reader, since the start: no reader is waited for.

@@ -7,7 +7,8 @@
 //! it with BPF and `move_pages(2)`, a simulation with a model, the tests with [`fake`].
 //!
 //! The [`arbiter`] decides which hotness sources run. The [`demoter`] makes room in a full top
-//! tier, at the time scale and the rate that the [`exchange`] finds.
+//! tier, at the time scale and the rate that the [`exchange`] finds. [`Turns`] keeps apart
+//! those that clear accessed bits.
 //!
 //! There is no clock, thread, file or system call in this crate. Time comes from the machine, so
 //! the same inputs give the same decisions.
@@ -38,6 +39,7 @@ mod retry;
 mod select;
 mod targets;
 mod tunables;
+mod turns;
 
 pub mod fake;
 
@@ -54,6 +56,7 @@ pub use policy::{Pattern, Policies, Policy, PolicyError};
 pub use quick_fault::QuickFault;
 pub use report::{HeldPages, Moved, PassReport, Totals, Waiting};
 pub use tunables::{Kept, Kind, Settings, TUNABLES, Tunable, TunableError};
+pub use turns::{RecordingTurn, Turn, Turns};
 
 /// A process id, in the initial PID namespace.
 pub type Pid = u32;

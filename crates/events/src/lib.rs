@@ -165,6 +165,9 @@ events! {
     sampling_page_faults WARN
         "The source hw_sample samples page faults, as it was told for tests."
         "Unset PGHOT_HW_SAMPLE_EVENT."
+    profile_not_recorded WARN
+        "The access profile that `record_file` asks for was not recorded or not kept."
+        "The sentence says; it is tried again after a minute."
     // --- Who asks the daemon, and whom it tells ---
     group_not_admitted WARN
         "The group `pghot` cannot use a socket."

@@ -52,6 +52,14 @@ pub const CONFLICTS: &[Conflict] = &[
     },
 ];
 
+/// Those of the kernel that clear accessed bits now.
+pub fn readers_of_accessed_bits(root: &SysRoot) -> Vec<Finding> {
+    let readers = ["damon", "damon_stat"];
+    let mut found = conflicts(root);
+    found.retain(|fight| readers.contains(&fight.id) && fight.level != Level::Ok);
+    found
+}
+
 /// Looks for all [`CONFLICTS`].
 pub fn conflicts(root: &SysRoot) -> Vec<Finding> {
     let find = |conflict: &Conflict| {

@@ -38,8 +38,9 @@ pub const KEPT: CapabilitySet = CapabilitySet::BPF
 /// As the unit has it: if the daemon is killed, pages wait until it is started again.
 const OOM_SCORE_ADJ: &str = "-900";
 
-/// Where sockets and state file are, unless options say otherwise.
-const RUNTIME_DIRECTORY: &str = "/run/pghot";
+/// Where sockets and state file are, unless options say otherwise, and where access profiles may
+/// go: root's, of which the unit makes one at each start and keeps the other.
+const OWN_DIRECTORIES: [&str; 2] = ["/run/pghot", "/var/lib/pghot"];
 
 /// The daemon's rights could not be given up.
 #[derive(Debug, thiserror::Error)]
@@ -53,10 +54,10 @@ pub enum RightsError {
          and the host's processes"
     )]
     ControlGroups(io::Error),
-    /// A directory of sockets.
+    /// A directory of sockets or of profiles.
     #[error(
-        "cannot let the user `{user}` make sockets in {}: {source}; make it writable for that user, \
-         or choose another directory for the sockets",
+        "cannot let the user `{user}` make files in {}: {source}; make it writable for that user, \
+         or choose another directory",
         path.display()
     )]
     Directory {
@@ -97,10 +98,10 @@ pub fn lacks_user() -> bool {
 }
 
 /// Has a process of root become `user` and keep [`KEPT`]; it gains no rights any more. One that is
-/// not root stays who it is. `sockets` are files that it shall be able to make.
+/// not root stays who it is. `files` are those that it shall be able to make.
 ///
 /// For a process with one thread: the kernel's ids and capabilities are a thread's.
-pub fn drop_to(user: &str, sockets: &[&Path]) -> Result<(), RightsError> {
+pub fn drop_to(user: &str, files: &[&Path]) -> Result<(), RightsError> {
     let refused = |source| RightsError::Refused {
         user: user.to_owned(),
         source,
@@ -108,7 +109,7 @@ pub fn drop_to(user: &str, sockets: &[&Path]) -> Result<(), RightsError> {
     if geteuid().is_root() {
         let kept = match find(user) {
             Some(found) if !found.uid.is_root() => {
-                let parents = sockets.iter().filter_map(|socket| socket.parent());
+                let parents = files.iter().filter_map(|file| file.parent());
                 // A path of one name is in the working directory.
                 for path in parents.filter(|path| !path.as_os_str().is_empty()) {
                     admit(&found, path).map_err(|source| RightsError::Directory {
@@ -163,8 +164,8 @@ fn become_user(user: &User) -> io::Result<()> {
     Ok(set_keep_capabilities(false)?)
 }
 
-/// Lets a user make files in the runtime directory, or in another one that there is not yet. Those
-/// that others have made are theirs.
+/// Lets a user make files in a directory of pghot's own, or in another one that there is not yet.
+/// Those that others have made are theirs.
 ///
 /// Root keeps the directory, because the keeper's state file lies there too, and adds a line to its
 /// access control list: that takes no capability.
@@ -174,7 +175,11 @@ fn admit(user: &User, directory: &Path) -> io::Result<()> {
         let mut all = DirBuilder::new();
         all.recursive(true).mode(0o755).create(directory)?;
     }
-    if is_new || directory == Path::new(RUNTIME_DIRECTORY) {
+    if is_new
+        || OWN_DIRECTORIES
+            .iter()
+            .any(|own| directory == Path::new(own))
+    {
         let list = access_list(user.uid);
         let flags = XattrFlags::empty();
         setxattr(directory, "system.posix_acl_access", &list, flags)?;

@@ -35,6 +35,7 @@ pub const TESTS: &[Test] = &[
         "tiered3",
         goes_on,
     ),
+    Test::new("the_daemon_records_too", "tiered3", inside),
 ];
 
 /// Since 6.17; Debian has it on.
@@ -275,6 +276,46 @@ fn goes_on(ctx: &mut Ctx) -> Result<()> {
         .filter(|line| line.contains(" intervals of "));
     ensure!(profiles.count() > 2, "{said:?}");
     newest_two(vm, NEWEST)
+}
+
+/// In turns with what else it does: it scans page tables and promotes meanwhile.
+fn inside(ctx: &mut Ctx) -> Result<()> {
+    const NEWEST: &str = "/tmp/own.profile";
+    let vm = &ctx.vm;
+    let flags = "--record-file /tmp/own.profile --record-seconds 4 --record-keep 2 \
+                 --enabled-sources pgtscan --scan-stall-max-ms 300";
+    let daemon = Daemon::start(vm, &flags.split_whitespace().collect::<Vec<_>>())?;
+    let (mut process, _) = start_hotset(vm, &["--size-mib", "16", "--seconds", "600"])?;
+    let limit = Duration::from_secs(90);
+    let kept = || daemon.number("/recording/profiles");
+    let done = vm.wait_until("three profiles are kept", limit, || {
+        Ok(kept().is_ok_and(|profiles| profiles >= 3.0))
+    });
+    done.with_context(|| match daemon.status() {
+        Ok(status) => format!("{:#}", status["recording"]),
+        Err(error) => error.to_string(),
+    })?;
+    let said = record(vm, &["--seconds", "1"])?;
+    ensure!(
+        said.stderr.contains("the daemon records already"),
+        "{said:?}"
+    );
+    vm.wait_until("it is promoted", limit, || {
+        let moved = daemon.number("/lower_tier/0/totals/outcomes/moved");
+        Ok(moved.is_ok_and(|pages| pages > 0.9 * 16.0 * 256.0))
+    })?;
+    daemon.stop()?;
+    process.kill()?;
+    let there = ["", ".1", ".2", ".part"].map(|end| vm.exists(&format!("{NEWEST}{end}")));
+    let there: Vec<bool> = there.into_iter().collect::<Result<_, _>>()?;
+    ensure!(there == [true, true, false, false], "{there:?}");
+    let shown = vm.exec(&["pghot", "profile", "show", &format!("{NEWEST}.1"), "--json"])?;
+    let shown: Value = serde_json::from_str(&shown.success()?.stdout)?;
+    let rows = shown["profiles"].as_array().context("no rows")?;
+    let row = rows.iter().find(|row| row["command"] == "hotset");
+    let row = row.with_context(|| format!("no program: {shown:#}"))?;
+    ensure!(number(row, "/touched_mib_per_s")? > 10.0, "{shown:#}");
+    Ok(())
 }
 
 /// By the guest's clock, and of a process, in s.

@@ -19,6 +19,8 @@ pub struct DaemonOption {
     pub doc: &'static str,
     /// The value if it is not set.
     pub default: &'static str,
+    /// Whether the config file has a number, and not a string.
+    pub is_number: bool,
     pub(super) store: fn(&mut Options, &str) -> Result<(), String>,
     /// Its value as text.
     pub show: fn(&Options) -> String,
@@ -32,6 +34,7 @@ pub const DAEMON_OPTIONS: &[DaemonOption] = &[
         doc: "How much a record remembers: `default` takes 1 byte a page, `precision` 4 bytes and \
               knows the accessing node.",
         default: "default",
+        is_number: false,
         store: |options, text| {
             let mode = match text {
                 "default" => Format::Default,
@@ -48,6 +51,7 @@ pub const DAEMON_OPTIONS: &[DaemonOption] = &[
         value_name: "PATH",
         doc: "The control socket, on which `pghot status`, `explain` and `set` reach the daemon.",
         default: "/run/pghot/pghot.sock",
+        is_number: false,
         store: |options, text| store_path("socket", &mut options.socket, text),
         show: |options| options.socket.display().to_string(),
     },
@@ -58,6 +62,7 @@ pub const DAEMON_OPTIONS: &[DaemonOption] = &[
               members of the group `pghot` may connect, if there is such a group. It tells the \
               status and the newest decisions, and changes nothing.",
         default: "/run/pghot/status.sock",
+        is_number: false,
         store: |options, text| store_path("status_socket", &mut options.status_socket, text),
         show: |options| options.status_socket.display().to_string(),
     },
@@ -67,6 +72,7 @@ pub const DAEMON_OPTIONS: &[DaemonOption] = &[
         doc: "Where applications hint at memory that they will use, while the source `app_hint` \
               runs. Every user may connect to it.",
         default: "/run/pghot/hint.sock",
+        is_number: false,
         store: |options, text| store_path("hint_socket", &mut options.hint_socket, text),
         show: |options| options.hint_socket.display().to_string(),
     },
@@ -76,6 +82,7 @@ pub const DAEMON_OPTIONS: &[DaemonOption] = &[
         doc: "Where the kernel settings that pghot changes are noted, so that they can be put \
               back.",
         default: "/run/pghot/state.json",
+        is_number: false,
         store: |options, text| store_path("state_file", &mut options.state_file, text),
         show: |options| options.state_file.display().to_string(),
     },
@@ -86,6 +93,7 @@ pub const DAEMON_OPTIONS: &[DaemonOption] = &[
               keeper does. Where there is no user `pghot`, and no other is named, it goes on as \
               root.",
         default: DEFAULT_USER,
+        is_number: false,
         store: |options, text| {
             if text.is_empty() {
                 return Err("user is a name, and is empty here".to_owned());
@@ -102,6 +110,7 @@ pub const DAEMON_OPTIONS: &[DaemonOption] = &[
               `127.0.0.1:9464` or `[::1]:9464`, or `off`. Everybody who reaches the port may read \
               them. A TCP socket that the service manager passes is taken instead.",
         default: "off",
+        is_number: false,
         store: |options, text| store_address("metrics_address", &mut options.metrics_address, text),
         show: |options| show_address(options.metrics_address),
     },
@@ -112,6 +121,7 @@ pub const DAEMON_OPTIONS: &[DaemonOption] = &[
               `journald` are entries of the journal with fields such as PGHOT_EVENT. `auto` is \
               `journald` if the standard error goes to the journal, else `text`.",
         default: "auto",
+        is_number: false,
         store: |options, text| {
             let not_one =
                 |()| format!("log_format is `auto`, `text`, `json` or `journald`, not `{text}`");
@@ -127,8 +137,48 @@ pub const DAEMON_OPTIONS: &[DaemonOption] = &[
               its address and port for OTLP over HTTP, such as `127.0.0.1:4318`, or `off`. What it \
               does not take is dropped.",
         default: "off",
+        is_number: false,
         store: |to, text| store_address("otlp_endpoint", &mut to.otlp_endpoint, text),
         show: |options| show_address(options.otlp_endpoint),
+    },
+    DaemonOption {
+        name: "record_file",
+        value_name: "PATH",
+        doc: "Where access profiles are recorded all the time, or `off`: this is the newest, and \
+              those before it have `.1`, `.2` and so on behind the name. It takes half a percent \
+              of one CPU, and the memory of one profile. The service may write in /var/lib/pghot.",
+        default: "off",
+        is_number: false,
+        store: |options, text| {
+            options.record_file = match text {
+                "off" => None,
+                "" => return Err("record_file is a path or `off`, and is empty here".to_owned()),
+                path => Some(path.into()),
+            };
+            Ok(())
+        },
+        show: |options| match &options.record_file {
+            Some(path) => path.display().to_string(),
+            None => "off".to_owned(),
+        },
+    },
+    DaemonOption {
+        name: "record_seconds",
+        value_name: "S",
+        doc: "How long each of these profiles lasts, 1 to 604800 s.",
+        default: "3600",
+        is_number: true,
+        store: |to, text| store_number("record_seconds", &mut to.record_seconds, text, 604_800),
+        show: |options| options.record_seconds.to_string(),
+    },
+    DaemonOption {
+        name: "record_keep",
+        value_name: "N",
+        doc: "How many of them are kept, 1 to 100000.",
+        default: "24",
+        is_number: true,
+        store: |to, text| store_number("record_keep", &mut to.record_keep, text, 100_000),
+        show: |options| options.record_keep.to_string(),
     },
 ];
 
@@ -145,6 +195,15 @@ fn store_path(name: &str, to: &mut PathBuf, text: &str) -> Result<(), String> {
         return Err(format!("{name} is a path, and is empty here"));
     }
     *to = text.into();
+    Ok(())
+}
+
+fn store_number(name: &str, to: &mut u32, text: &str, most: u32) -> Result<(), String> {
+    let number = text
+        .parse()
+        .ok()
+        .filter(|number| (1..=most).contains(number));
+    *to = number.ok_or_else(|| format!("{name} is a number from 1 to {most}, not `{text}`"))?;
     Ok(())
 }
 

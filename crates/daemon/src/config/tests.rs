@@ -19,7 +19,8 @@ fn every_option_can_be_set_in_the_file() {
     let mut text = "mode = \"precision\"\nsocket = \"/a\"\nstatus_socket = \"/d\"\n\
                     hint_socket = \"/c\"\nstate_file = \"/b\"\nuser = \"u\"\n\
                     metrics_address = \"[::1]:9464\"\nlog_format = \"json\"\n\
-                    otlp_endpoint = \"[::1]:4318\"\n"
+                    otlp_endpoint = \"[::1]:4318\"\nrecord_file = \"/e\"\n\
+                    record_seconds = 60\nrecord_keep = 0x10\n"
         .to_owned();
     for tunable in tunables::all() {
         let (_, max) = (tunable.range)(Format::Precision);
@@ -45,6 +46,8 @@ fn every_option_can_be_set_in_the_file() {
     assert_eq!(options.socket, Path::new("/a"));
     assert_eq!(options.user, "u");
     assert_eq!(options.metrics_address, "[::1]:9464".parse().ok());
+    assert_eq!(options.record_file.as_deref(), Some(Path::new("/e")));
+    assert_eq!((options.record_seconds, options.record_keep), (60, 16));
 }
 
 #[test]
@@ -107,6 +110,22 @@ const BAD_FILES: &[(&str, &str)] = &[
     (
         "log_format = \"xml\"",
         "line 1: log_format is `auto`, `text`, `json` or `journald`",
+    ),
+    (
+        "record_seconds = \"60\"",
+        "line 1: record_seconds takes a number, not a string",
+    ),
+    (
+        "record_seconds = 0",
+        "line 1: record_seconds is a number from 1 to 604800, not `0`",
+    ),
+    (
+        "record_keep = -1",
+        "line 1: record_keep is a number from 1 to 100000, not `-1`",
+    ),
+    (
+        "record_file = \"\"",
+        "line 1: record_file is a path or `off`",
     ),
     (
         "[tunables]\nfreq_threshold = 2",

@@ -6,6 +6,10 @@
 /// while they do not.
 const SHARES: (u64, u64) = (8, 32);
 
+/// The second of a pair is late where it has not come so long after its time, in ms: nothing waits
+/// any more, or the exchange rests.
+const LATE_MS: u64 = 1000;
+
 /// Of one node.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Agings {
@@ -24,6 +28,15 @@ impl Agings {
     /// Whether the second of a pair is yet to come.
     pub fn is_open(&self) -> bool {
         self.is_open
+    }
+
+    /// Forgets the first of a pair whose second did not come in time; returns whether there was
+    /// one.
+    pub fn give_up_late(&mut self, now_ms: u64, idle_ms: u64) -> bool {
+        let is_late = |last_ms| now_ms.saturating_sub(last_ms) > 2 * idle_ms + LATE_MS;
+        let gives_up = self.is_open && self.last_ms.is_some_and(is_late);
+        self.is_open &= !gives_up;
+        gives_up
     }
 
     /// What the present pair, or the last, took so far, in ms.
@@ -91,6 +104,15 @@ mod tests {
         assert!((1.0 / 36.0..1.0 / 30.0).contains(&in_vain), "{in_vain}");
         let telling = share(&mut agings, &mut now_ms, true);
         assert!((1.0 / 10.0..1.0 / 8.0).contains(&telling), "{telling}");
+    }
+
+    #[test]
+    fn a_pair_that_is_not_finished_in_time_is_none() {
+        let mut agings = Agings::default();
+        assert!(!agings.note(1000, 1020, 16));
+        assert!(!agings.give_up_late(2020, 16) && agings.is_open());
+        assert!(agings.give_up_late(2053, 16) && !agings.is_open());
+        assert!(!agings.note(2060, 2080, 16), "the first of another");
     }
 
     #[test]

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use pghot_hotness::Nid;
 
 use crate::exchange::{Exchange, Fates, FaultTimes, Outcomes, Rest, Round};
-use crate::{History, Outcome, Settings, Totals, Waiting};
+use crate::{History, Outcome, Settings, Totals, Turn, Turns, Waiting};
 use agings::Agings;
 use lists::Lists;
 use survey::Survey;
@@ -85,6 +85,11 @@ pub struct Demoter {
     report: DemoterReport,
     /// By target.
     agings: BTreeMap<Nid, Agings>,
+    turns: Turns,
+    /// Of pairs of agings under way.
+    turn: BTreeMap<Nid, Turn>,
+    /// Turns of recordings that had ended by the last pass.
+    recorded: u64,
     lists: Lists,
     /// When the longest idle pages may be tried again.
     longest_again_ms: u64,
@@ -95,10 +100,11 @@ pub struct Demoter {
 }
 
 impl Demoter {
-    /// One that knows what the migrators promote.
-    pub fn new(history: History) -> Demoter {
+    /// One that knows what the migrators promote, and waits for its turn to clear accessed bits.
+    pub fn new(history: History, turns: Turns) -> Demoter {
         Demoter {
             history,
+            turns,
             ..Demoter::default()
         }
     }
@@ -133,6 +139,7 @@ impl Demoter {
         } = *demand;
         self.exchange.note(now_ms, faults, outcomes, settings);
         self.report.is_wanted = false;
+        self.mind_recordings(now_ms, settings);
         for (&nid, waiting) in &demand.waiting {
             let room_pages = machine.room_pages(nid);
             if room_pages < waiting.pages() {
@@ -164,6 +171,23 @@ impl Demoter {
             true => INTERVAL_MS.0,
             false if !is_quiet => INTERVAL_MS.0,
             false => QUIET_MS / 4,
+        }
+    }
+
+    /// None waits for a pair that nothing finishes, and what was aged before one tells nothing.
+    fn mind_recordings(&mut self, now_ms: u64, settings: &Settings) {
+        let before = std::mem::replace(&mut self.recorded, self.turns.recorded());
+        if self.recorded != before {
+            self.agings.clear();
+        }
+        if !self.turns.is_asked() {
+            return;
+        }
+        let idle_ms = self.exchange.idle_ms(settings);
+        for (nid, agings) in &mut self.agings {
+            if agings.give_up_late(now_ms, idle_ms) {
+                self.turn.remove(nid);
+            }
         }
     }
 
@@ -331,6 +355,9 @@ impl Demoter {
         if !agings.is_due(began_ms, idle_ms, self.exchange.is_promising()) {
             return None;
         }
+        if !agings.is_open() {
+            self.turn.insert(nid, self.turns.begin()?);
+        }
         let mut fates = Fates::default();
         if let Some(first_ms) = agings.first_of_pair_ms(began_ms, idle_ms) {
             // The bits that the first one cleared, before this one clears them again.
@@ -348,7 +375,11 @@ impl Demoter {
         let now_ms = machine.now_ms();
         let took_ms = now_ms.saturating_sub(began_ms);
         self.report.aging_ms_max = self.report.aging_ms_max.max(took_ms);
-        agings.note(began_ms, now_ms, idle_ms).then_some(fates)
+        let is_second = agings.note(began_ms, now_ms, idle_ms);
+        if is_second {
+            self.turn.remove(&nid);
+        }
+        is_second.then_some(fates)
     }
 
     /// The lruvecs of a node, but for those that a policy keeps where they are.

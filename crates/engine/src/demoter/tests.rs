@@ -4,7 +4,7 @@ use pghot_hotness::Format;
 
 use super::*;
 use crate::exchange::{FAULT_CLASSES, Fates};
-use crate::{Pattern, Place, Policies, Policy};
+use crate::{Pattern, Place, Policies, Policy, RecordingTurn};
 
 /// Pages of one node, all touched at intervals; `MAX_NR_GENS` generations.
 struct Node {
@@ -240,12 +240,39 @@ fn cold_is_what_is_colder_than_what_waits() {
     assert_eq!(hot, 3000);
 }
 
+/// A recording clears bits too: no pair of agings is under way while it does, and those before it
+/// are no pair with one after it.
+#[test]
+fn a_recording_and_a_pair_of_agings_take_turns() {
+    let turns = Turns::default();
+    let mut demoter = Demoter::new(History::default(), turns.clone());
+    let mut node = Node::new(&[(3000, 1), (5000, 66)]);
+    let mut recording: Option<(RecordingTurn, Option<u64>)> = None;
+    let mut recordings = 0;
+    for step in 1..=2000u64 {
+        let demand = node.demand(2000);
+        node.now_ms += demoter.pass(&demand, &Settings::new(Format::Default), &mut node);
+        if let Some((turn, agings)) = &mut recording
+            && turn.has_begun()
+        {
+            assert_eq!(node.calls, *agings.get_or_insert(node.calls), "{step}");
+        }
+        if step % 20 == 0 {
+            let ended = recording.take();
+            recordings += u64::from(ended.is_some_and(|(_, agings)| agings.is_some()));
+            recording = (recordings < 50).then(|| (turns.ask(), None));
+        }
+    }
+    assert!(recordings > 30, "{recordings}");
+    assert!(demoter.report().demoted_pages > 1900, "exchanges go on");
+}
+
 /// Somebody goes through memory: what was just touched is not touched again soon.
 #[test]
 fn what_goes_up_must_be_touched_again() {
     let went = |first: u64| {
         let history = History::default();
-        let mut demoter = Demoter::new(history.clone());
+        let mut demoter = Demoter::new(history.clone(), Turns::default());
         let mut node = Node::new(&[(3000, 1), (50_000, 66)]);
         let (settings, end_ms) = (Settings::new(Format::Default), node.now_ms + 10_000);
         let mut saw_vain = false;

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use pghot_engine::Turns;
 use pghot_engine::marking::{HintFaults, Visits};
 use pghot_hotness::Table;
 use pghot_linux::keeper::{Keeper, KeeperError};
@@ -67,6 +68,8 @@ pub struct Start<'a> {
     pub root: &'a SysRoot,
     /// Opens what root alone may write.
     pub keeper: &'a Arc<Keeper>,
+    /// Kept by whoever clears accessed bits.
+    pub turns: &'a Turns,
     /// Nothing will be promoted: a kernel that promotes by itself must go on doing so.
     pub dry_run: bool,
     /// Where applications' hints arrive.

@@ -29,7 +29,8 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 /// work.
 const UNDER_WAY_MAX_ENTRIES: u64 = 1 << 20;
 
-const SCAN_STALL_MAX_MS: Tunable = Tunable {
+/// How long clearing may hold a process's mmap lock; a recording keeps to it, too.
+pub const SCAN_STALL_MAX_MS: Tunable = Tunable {
     name: "scan_stall_max_ms",
     unit: "ms",
     kind: Values::Number,

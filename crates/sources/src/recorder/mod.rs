@@ -3,17 +3,13 @@
 //!
 //! It needs no lower tier, so it also runs on the machine that is to get one.
 
+mod order;
 mod watched;
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs::File;
-use std::io;
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::Duration;
 
-use pghot_engine::Pattern;
+use pghot_engine::Turns;
 use pghot_hotness::{PfnRange, SECTION_PAGES, Span};
 use pghot_linux::SysRoot;
 use pghot_linux::cgroup;
@@ -28,49 +24,21 @@ use crate::kernel::page_tables::procs::{Procs, RESIDENT_MIN_PAGES};
 use crate::kernel::page_tables::walk::{Leave, Request, Walked, Walker};
 use watched::{LowerTier, Seen, Watched};
 
+pub use order::{Open, Order, Progress, Stop, opened_by_root};
+
 /// Page frames that a page table entry can name, as whole sections.
 const FRAMES_END: u64 = 1 << 40;
 const _: () = assert!(FRAMES_END.is_multiple_of(SECTION_PAGES));
 
-/// How long a stop may go unseen.
-const SLEEP_MAX: Duration = Duration::from_millis(100);
-
-/// What to record.
-#[derive(Debug, Clone)]
-pub struct Order {
-    /// The processes; none for all with 8 MiB or more.
-    pub pids: Vec<i32>,
-    /// Those of these control groups alone; none for all.
-    pub cgroups: Vec<Pattern>,
-    /// Length of an interval. If looking takes longer than that, intervals do, too.
-    pub interval: Duration,
-    /// How many.
-    pub intervals: u32,
-    /// At most so much of one CPU is used, and after an interval that took more nothing is looked
-    /// at for a while. Then it ends after the time that the intervals alone would take, or after
-    /// the first.
-    pub cpus_max: Option<f64>,
-    /// How long clearing may keep a process from changing its mappings; see Clearing in the README
-    /// of `pgtscan`.
-    pub stall_max: Duration,
-    /// Keep the names of programs and control groups.
-    pub with_names: bool,
-}
-
-/// How a recording goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Progress {
-    /// Intervals done.
-    pub intervals: u32,
-    /// Processes looked at in the last one.
-    pub processes: usize,
-    /// Base pages that they touched.
-    pub touched_pages: u64,
-}
+/// Between two looks whether its turn has begun.
+const TURN_POLL: Duration = Duration::from_millis(10);
 
 /// What records. It is loaded once for all profiles: to load its program costs more than many
 /// intervals.
 pub struct Recorder {
+    open: Open,
+    /// Kept by all that clear accessed bits in this process.
+    turns: Turns,
     walker: Walker,
     clear_cost: ClearCost,
     /// CPU time of this thread, of what was also done between intervals, and when that is paid for.
@@ -78,14 +46,9 @@ pub struct Recorder {
     paid: Duration,
 }
 
-/// Opens a file that clears accessed bits. Whoever records is root, and needs nobody for it.
-fn open(path: &Path) -> io::Result<File> {
-    File::options().write(true).open(path)
-}
-
 impl Recorder {
-    /// Loads it.
-    pub fn load() -> Result<Recorder, Error> {
+    /// Loads it. While it looks, nobody else begins a turn of `turns`.
+    pub fn load(open: Open, turns: Turns) -> Result<Recorder, Error> {
         let span = Span::new(&[PfnRange {
             start: 0,
             end: FRAMES_END,
@@ -94,7 +57,9 @@ impl Recorder {
         Ok(Recorder {
             used: thread_cpu(),
             walker: Walker::load(&span)?,
-            clear_cost: ClearCost::measure(open(Path::new("/proc/self/clear_refs"))),
+            clear_cost: ClearCost::measure(open(std::process::id() as i32)),
+            open,
+            turns,
             paid: Duration::ZERO,
         })
     }
@@ -105,7 +70,7 @@ impl Recorder {
         &mut self,
         root: &SysRoot,
         order: &Order,
-        stop: &AtomicBool,
+        stop: &dyn Stop,
         progress: &mut dyn FnMut(Progress, &dyn Fn() -> Profile),
     ) -> Result<Profile, Error> {
         let begin = monotonic();
@@ -190,15 +155,23 @@ struct Recording<'a> {
 impl Recording<'_> {
     /// Waits until the intervals before are paid for; returns whether there is time for another.
     /// The first may come late, so that there is one.
-    fn rest(&self, done: u32, end: Duration, stop: &AtomicBool) -> bool {
+    fn rest(&self, done: u32, end: Duration, stop: &dyn Stop) -> bool {
         let is_bounded = self.order.cpus_max.is_some() && done > 0;
         let latest = if is_bounded { end } else { Duration::MAX };
-        sleep_until(self.recorder.paid.min(latest), stop);
-        !stop.load(Ordering::Relaxed) && monotonic() < latest
+        let rested = match done {
+            0 => Duration::ZERO,
+            _ => monotonic() + self.order.rest,
+        };
+        sleep_until(self.recorder.paid.max(rested).min(latest), stop);
+        !stop.is_requested() && monotonic() < latest
     }
 
     /// One interval of all processes; returns how many pages were touched.
-    fn interval(&mut self, number: u32, stop: &AtomicBool) -> u64 {
+    fn interval(&mut self, number: u32, stop: &dyn Stop) -> u64 {
+        let turn = self.recorder.turns.ask();
+        while !turn.has_begun() && !stop.is_requested() {
+            stop.sleep(TURN_POLL);
+        }
         let begin = monotonic();
         self.discover();
         let pids: Vec<i32> = self.watched.keys().copied().collect();
@@ -222,10 +195,12 @@ impl Recording<'_> {
                 None => self.lose(pid),
             }
         }
+        drop(turn);
         self.looked += monotonic() - begin;
         if let Some(cpus_max) = self.order.cpus_max {
             let Recorder { used, paid, .. } = self.recorder;
-            let price_s = (thread_cpu() - *used).as_secs_f64() / cpus_max;
+            // Another thread may have loaded it, whose time does not count.
+            let price_s = thread_cpu().saturating_sub(*used).as_secs_f64() / cpus_max;
             let price = Duration::try_from_secs_f64(price_s).unwrap_or(Duration::MAX);
             *used = thread_cpu();
             *paid = (*paid).max(begin).saturating_add(price);
@@ -308,7 +283,7 @@ impl Recording<'_> {
                 let _ = fd.cold(&range);
             }
             let before = thread_cpu();
-            let file = open(&self.procs.file(pid, "clear_refs"));
+            let file = (self.recorder.open)(pid);
             file.and_then(clear::clear_refs).ok()?;
             let took = thread_cpu() - before;
             self.recorder.clear_cost.learn(watched.entries, took);
@@ -430,12 +405,9 @@ fn tick_us() -> u64 {
     1_000_000 / u64::try_from(per_second).unwrap_or(100).max(1)
 }
 
-fn sleep_until(due: Duration, stop: &AtomicBool) {
-    while !stop.load(Ordering::Relaxed) {
-        let left = due.saturating_sub(monotonic());
-        if left.is_zero() {
-            return;
-        }
-        thread::sleep(left.min(SLEEP_MAX));
+fn sleep_until(due: Duration, stop: &dyn Stop) {
+    let left = due.saturating_sub(monotonic());
+    if !left.is_zero() {
+        stop.sleep(left);
     }
 }

@@ -14,7 +14,7 @@ use pghot_engine::arbiter::{Arbiter, Kind};
 use pghot_engine::demoter::{Demand, Demoter};
 use pghot_engine::exchange::FaultTimes;
 use pghot_engine::{
-    Gates, History, Journal, Marking, Migrator, Pace, QuickFault, Settings, Totals, Waiting,
+    Gates, History, Journal, Marking, Migrator, Pace, QuickFault, Settings, Totals, Turns, Waiting,
     marking, pulse,
 };
 use pghot_hotness::{Format, Nid, Pfn, Rule, Span, Table};
@@ -90,7 +90,7 @@ impl Pghot {
             arbiter: Arbiter::new(SOURCES.iter().map(Source::candidate), &config),
             fakes: Fakes::new(&table),
             migrators: world.spec.lower_tier().map(migrator).collect(),
-            demoter: Demoter::new(history),
+            demoter: Demoter::new(history, Turns::default()),
             demoter_due_ms: EPOCH_MS,
             is_room_called_for: false,
             faults: FaultTimes::default(),

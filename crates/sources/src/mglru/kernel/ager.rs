@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use memmap2::MmapMut;
+use pghot_engine::Turns;
 use pghot_events::event;
 use pghot_hotness::mirror;
 use pghot_linux::SysRoot;
@@ -169,6 +170,8 @@ impl Aging {
 pub struct Ager {
     root: SysRoot,
     commands: Commands,
+    /// Whose turn it is to clear accessed bits.
+    turns: Turns,
     /// Lower-tier nodes, each with the node that its accesses are reported for.
     nodes: BTreeMap<u32, u32>,
     aging: Aging,
@@ -184,6 +187,7 @@ impl Ager {
     pub fn new(
         root: &SysRoot,
         commands: Commands,
+        turns: &Turns,
         nodes: BTreeMap<u32, u32>,
         aging: Aging,
         generations: Option<Generations>,
@@ -192,6 +196,7 @@ impl Ager {
         Ager {
             root: root.clone(),
             commands,
+            turns: turns.clone(),
             nodes,
             aging,
             generations,
@@ -222,7 +227,9 @@ impl Ager {
         let gone = self.schedule.update(&listed, round);
         self.shared.add(Counter::LruvecsGone, gone);
         self.schedule.spend(thread_cpu().saturating_sub(cpu));
-        while let Some(pass) = self.schedule.next(round)
+        let turn = self.turns.begin();
+        while turn.is_some()
+            && let Some(pass) = self.schedule.next(round)
             && !pace.is_ending()
         {
             let max_seq = listed.get(&pass.key).map_or(0, |l| l.max_seq);

@@ -194,7 +194,15 @@ fn start(start: &mut Start<'_>) -> Result<Box<dyn Source>, Error> {
         }
     };
     let shared = Shared::new(&start.config);
-    let ager = Ager::new(&root, commands, nodes, aging, generations, &shared);
+    let ager = Ager::new(
+        &root,
+        commands,
+        start.turns,
+        nodes,
+        aging,
+        generations,
+        &shared,
+    );
     Ok(Box::new(Mglru {
         worker: Worker::spawn(DESCRIPTOR.name, move |pace| ager.run(pace))?,
         shared,

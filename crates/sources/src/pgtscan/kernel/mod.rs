@@ -76,6 +76,7 @@ fn start(start: &mut Start<'_>) -> Result<Box<dyn Source>, Error> {
         config: Arc::clone(&config),
         clear_cost: ClearCost::measure(own.map_err(std::io::Error::other)),
         keeper: Arc::clone(start.keeper),
+        turns: start.turns.clone(),
         fallback_nid: nearest.unwrap_or(0),
     };
     Ok(Box::new(WorkerSource {

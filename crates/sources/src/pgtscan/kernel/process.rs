@@ -11,6 +11,8 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::time::Duration;
 
+use pghot_engine::{Turn, Turns};
+
 use crate::kernel::page_tables::clear::Method;
 use crate::pgtscan::UNDER_WAY_MAX_ENTRIES;
 use crate::pgtscan::adapt::{Adapt, Window};
@@ -20,6 +22,8 @@ pub(super) const LOOK_MIN: Duration = Duration::from_millis(2000);
 pub(super) const LOOK_MAX: Duration = Duration::from_millis(32_000);
 /// When to look again whether there is room for one more.
 const UNDER_WAY_PAUSE: Duration = Duration::from_millis(100);
+/// When a scan that waits for a recording asks again.
+const RECORDING_PAUSE: Duration = Duration::from_millis(100);
 pub(super) const ADDRESS_END: u64 = u64::MAX;
 
 /// What comes next for a process.
@@ -58,6 +62,8 @@ pub(super) struct Process {
     pub lower_pages: u64,
     pub look_again: Duration,
     pub last_read: Option<Duration>,
+    /// From clearing to reading.
+    pub turn: Option<Turn>,
 }
 
 impl Process {
@@ -80,6 +86,7 @@ impl Process {
             lower_pages: 0,
             look_again: LOOK_MIN,
             last_read: None,
+            turn: None,
         }
     }
 
@@ -102,6 +109,16 @@ impl Process {
 
     pub fn then(&mut self, step: Step, due: Duration) {
         (self.step, self.due) = (step, due);
+    }
+
+    /// Begins its turn to be cleared, if it has none; false while there is a recording, and then it
+    /// is due again later.
+    pub fn has_turn(&mut self, turns: &Turns, now: Duration) -> bool {
+        self.turn = self.turn.take().or_else(|| turns.begin());
+        if self.turn.is_none() {
+            self.due = now + RECORDING_PAUSE;
+        }
+        self.turn.is_some()
     }
 
     /// Whether all of the process fits into one piece.
@@ -269,6 +286,24 @@ mod tests {
         busy.used(1000);
         let begun = process(Step::Clear, 10, Some(NOW - Duration::from_secs(1)));
         assert_eq!(next(&[busy, begun], Duration::ZERO), Some((NOW, 2)));
+    }
+
+    #[test]
+    fn a_scan_waits_for_a_recording() {
+        let turns = Turns::default();
+        let (mut begun, mut later) = (
+            process(Step::Clear, 10, None),
+            process(Step::Clear, 10, None),
+        );
+        assert!(begun.has_turn(&turns, NOW));
+        let recording = turns.ask();
+        assert!(begun.has_turn(&turns, NOW), "it has begun");
+        assert!(!later.has_turn(&turns, NOW) && later.due == NOW + RECORDING_PAUSE);
+        assert!(!recording.has_begun());
+        drop(begun);
+        assert!(recording.has_begun());
+        drop(recording);
+        assert!(later.has_turn(&turns, NOW));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use pghot_engine::Turns;
 use pghot_linux::host::monotonic;
 use pghot_linux::keeper::Keeper;
 use pghot_linux::thread_cpu;
@@ -79,6 +80,8 @@ pub(super) struct Scanner {
     pub clear_cost: ClearCost,
     /// Opens `/proc/PID/clear_refs`.
     pub keeper: Arc<Keeper>,
+    /// Whose turn it is to clear accessed bits.
+    pub turns: Turns,
     /// Where accesses come from if the process runs in no top-tier node.
     pub fallback_nid: u32,
 }
@@ -206,6 +209,9 @@ impl Scanner {
     fn clear(&mut self, pid: i32, process: &mut Process) -> Result<(), Gone> {
         if self.procs.is_opted_out(pid) {
             process.then(Step::Look, monotonic());
+            return Ok(());
+        }
+        if !process.has_turn(&self.turns, monotonic()) {
             return Ok(());
         }
         process.seen();
@@ -386,6 +392,7 @@ impl Scanner {
                 process.lower_pages
             };
         }
+        process.turn = None;
         process.last_read = Some(now);
         process.scans += 1;
         // Nothing else of the process waits.

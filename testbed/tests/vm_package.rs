@@ -47,12 +47,13 @@ type Step = (&'static str, fn(&Host) -> Result<()>);
 fn comes_and_goes(kernel: &str) -> Result<()> {
     let host = Host::boot(kernel)?;
     let begin = Instant::now();
-    let steps: [Step; 9] = [
+    let steps: [Step; 10] = [
         ("installing", installs),
         (BOARD, is_watched),
         ("promoting", promotes),
         ("promoting a file", promotes_a_file),
         ("every source", every_source_runs),
+        ("a recording", records),
         ("kill -9", is_killed),
         ("a hang", hangs),
         ("the upgrade", upgrades),
@@ -229,6 +230,29 @@ fn every_source_runs(host: &Host) -> Result<()> {
     host.vm.write(BALANCING, "1")?;
     host.run(&["pghot", "set", "enabled_sources", "0x5"])?;
     Ok(())
+}
+
+/// Into the one directory that the unit lets it write to, as its user, who alone may read it; what
+/// is there goes with the purge.
+fn records(host: &Host) -> Result<()> {
+    const CONFIG: &str = "/etc/pghot/pghot.toml";
+    const PROFILE: &str = "/var/lib/pghot/pghot.profile";
+    let before = host.vm.read(CONFIG)?;
+    let record = format!("record_file = \"{PROFILE}\"\nrecord_seconds = 2\n");
+    host.vm.write(CONFIG, format!("{before}{record}"))?;
+    host.run(&["systemctl", "restart", "pghot"])?;
+    host.wait_active()?;
+    promote(host, "hotset --size-mib 8 --seconds 20")?;
+    let kept = || -> Result<f64> { Ok(number(&host.status()?, "/recording/profiles")?) };
+    let done = (host.vm).wait_until("a profile is kept", Duration::from_secs(120), || {
+        Ok(kept().is_ok_and(|profiles| profiles > 0.0))
+    });
+    done.with_context(|| format!("{:#}", host.status().unwrap_or_default()["recording"]))?;
+    let whose = host.run(&["stat", "--format=%U %a", PROFILE])?;
+    ensure!(whose.trim() == "pghot 600", "{whose}");
+    host.vm.write(CONFIG, &before)?;
+    host.run(&["systemctl", "restart", "pghot"])?;
+    host.wait_active()
 }
 
 /// The daemon runs as its user, its keeper as root. First without a restart, to see that the

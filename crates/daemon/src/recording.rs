@@ -10,13 +10,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pghot_engine::Turns;
 use pghot_events::event;
 use pghot_linux::conflicts::readers_of_accessed_bits;
 use pghot_linux::keeper::Keeper;
 use pghot_profile::part::Part;
 use pghot_profile::{Profile, file, rotation};
-use pghot_sources::Error;
 use pghot_sources::pgtscan::SCAN_STALL_MAX_MS;
 use pghot_sources::recorder::{self, Order, Recorder};
 use pghot_sources::tunables;
@@ -40,22 +38,11 @@ const AGAIN: Duration = Duration::from_secs(60);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
     /// The newest profile.
-    pub file: PathBuf,
+    file: PathBuf,
     /// How long each lasts.
-    pub seconds: u32,
+    seconds: u32,
     /// How many are kept.
-    pub keep: u32,
-}
-
-impl Plan {
-    /// None where nothing is to be recorded.
-    pub fn of(options: &Options) -> Option<Plan> {
-        Some(Plan {
-            file: options.record_file.clone()?,
-            seconds: options.record_seconds,
-            keep: options.record_keep,
-        })
-    }
+    keep: u32,
 }
 
 impl recorder::Stop for Stop {
@@ -68,11 +55,27 @@ impl recorder::Stop for Stop {
     }
 }
 
-/// What records here: the keeper opens what root alone may write.
-pub fn load(keeper: &Arc<Keeper>, turns: &Turns) -> Result<Recorder, Error> {
+/// What records here, if something is to be recorded and this kernel can: pages go up without.
+pub fn load(options: &Options, shared: &Shared, keeper: &Arc<Keeper>) -> Option<(Recorder, Plan)> {
+    let plan = Plan {
+        file: options.record_file.clone()?,
+        seconds: options.record_seconds,
+        keep: options.record_keep,
+    };
     let keeper = Arc::clone(keeper);
+    // What root alone may write.
     let open = move |pid| keeper.open_clear_refs(pid).map_err(io::Error::other);
-    Recorder::load(Box::new(open), turns.clone())
+    let loaded = Recorder::load(Box::new(open), shared.turns.clone());
+    let error = loaded.as_ref().err().map(ToString::to_string);
+    if let Some(why) = &error {
+        event!(profile_not_recorded, "no profile is recorded: {why}");
+    }
+    *lock(&shared.recording) = Some(RecordingReport {
+        file: plan.file.display().to_string(),
+        error,
+        ..RecordingReport::default()
+    });
+    Some((loaded.ok()?, plan))
 }
 
 /// Records until a stop is requested; what was recorded by then is kept.

@@ -36,7 +36,6 @@ use crate::service;
 use crate::shared::{MigratorState, Shared};
 use crate::signals::SignalWatch;
 use crate::sources::Sources;
-use crate::status::RecordingReport;
 use crate::stop::{Ending, Stop, joined_by};
 use crate::tier_watch::TierWatch;
 use crate::tiers::{check_target, lower_tier_nids, span_of};
@@ -238,14 +237,16 @@ fn start(
     let moving = shared.moving.clone();
     let mut reclaimer = Reclaimer::open(&shared.root, topology, keeper, moving, shared.dry_run)?;
     reclaimer.set_exchange_cpus(shared.demoter.exchange_cpus.clone());
-    let recorder = load_recorder(options, shared, keeper)?;
+    let recording = recording::load(options, shared, keeper);
     // Late, because it makes programs take hint faults.
     start_sources(shared)?;
     threads.serving = Some(listeners.serve(shared).map_err(RunError::Thread)?);
     announce(options, shared);
     threads.start_demoter(shared, topology.cpus(), reclaimer)?;
     threads.start_migrators(shared, hosts)?;
-    threads.start_recording(shared, recorder)?;
+    if let Some(recording) = recording {
+        threads.start_recording(shared, recording)?;
+    }
     if let Err(error) = own_memory::lock() {
         event!(
             own_memory_not_locked,
@@ -256,23 +257,6 @@ fn start(
     start_reloader(shared)?;
     threads.watchdog = service::start_watchdog(shared, threads.pulses.clone())?;
     Ok(())
-}
-
-/// What records, if something is to be recorded.
-fn load_recorder(
-    options: &Options,
-    shared: &Shared,
-    keeper: &Arc<Keeper>,
-) -> Result<Option<(Recorder, Plan)>, RunError> {
-    let Some(plan) = Plan::of(options) else {
-        return Ok(None);
-    };
-    let recorder = recording::load(keeper, &shared.turns)?;
-    *lock(&shared.recording) = Some(RecordingReport {
-        file: plan.file.display().to_string(),
-        ..RecordingReport::default()
-    });
-    Ok(Some((recorder, plan)))
 }
 
 fn announce(options: &Options, shared: &Shared) {
@@ -343,11 +327,8 @@ impl Threads {
     fn start_recording(
         &mut self,
         shared: &Arc<Shared>,
-        recorder: Option<(Recorder, Plan)>,
+        (recorder, plan): (Recorder, Plan),
     ) -> Result<(), RunError> {
-        let Some((recorder, plan)) = recorder else {
-            return Ok(());
-        };
         let record = move |shared: &Shared| recording::run(shared, recorder, &plan);
         self.start(shared, "recorder", "the recorder".into(), record)
     }

@@ -104,6 +104,8 @@ impl Machine {
             ("status_socket", path("status")),
             ("state_file", path("state.json")),
             ("enabled_sources", "0".into()),
+            ("record_file", path("profile")),
+            ("record_seconds", "1".into()),
         ];
         let flags = flags.map(|(name, text)| flag(name, text)).into();
         config::load(Some(Path::new("/dev/null")), flags).unwrap()
@@ -242,13 +244,7 @@ fn from_start_to_signal(systemd: &Systemd) {
     );
     assert_eq!(read(&machine.balancing()), "1");
 
-    // A second daemon is refused, and takes nothing away from the first.
-    let second = run(options.clone(), &machine.root).unwrap_err().to_string();
-    assert!(second.contains("already running"), "{second}");
-    let mut elsewhere = options.clone();
-    elsewhere.state_file = machine.dir.path().join("other.json");
-    let second = run(elsewhere, &machine.root).unwrap_err().to_string();
-    assert!(second.contains("another pghot daemon runs"), "{second}");
+    refuses_a_second(&machine, &options);
 
     let set = |name: &str, value: &str| {
         let (name, value) = (name.to_owned(), value.to_owned());
@@ -271,6 +267,7 @@ fn from_start_to_signal(systemd: &Systemd) {
         "The page is in the top tier already."
     );
 
+    says_why_nothing_is_recorded(&socket, &options);
     reads_the_file_again(systemd, &socket);
     is_cheap_while_idle(&socket);
     signal_hook::low_level::raise(signal_hook::consts::SIGTERM).unwrap();
@@ -278,6 +275,30 @@ fn from_start_to_signal(systemd: &Systemd) {
     systemd.hears("STOPPING=1");
     assert_eq!(read(&machine.balancing()), "1");
     assert!(!socket.exists() && !options.state_file.exists());
+}
+
+/// Which takes nothing away from the first.
+fn refuses_a_second(machine: &Machine, options: &Options) {
+    let second = run(options.clone(), &machine.root).unwrap_err().to_string();
+    assert!(second.contains("already running"), "{second}");
+    let mut elsewhere = options.clone();
+    elsewhere.state_file = machine.dir.path().join("other.json");
+    let second = run(elsewhere, &machine.root).unwrap_err().to_string();
+    assert!(second.contains("another pghot daemon runs"), "{second}");
+}
+
+/// The fake `/proc` has no other process than this one, which does not record itself.
+fn says_why_nothing_is_recorded(socket: &Path, options: &Options) {
+    let has_failed = |status: &Status| {
+        let recording = status.recording.as_ref();
+        recording.is_some_and(|it| it.error.is_some())
+    };
+    let status = wait_for(socket, has_failed);
+    let why = "no profile was recorded: nothing was recorded: no process of 8 MiB";
+    let mut warnings = status.warnings.iter();
+    assert!(warnings.any(|it| it.starts_with(why)), "{status:?}");
+    let file = options.record_file.as_deref().unwrap();
+    assert!(!file.exists() && !file.with_extension("part").exists());
 }
 
 /// What was set stays at a SIGHUP, for the file says nothing new.

@@ -167,7 +167,7 @@ events! {
         "Unset PGHOT_HW_SAMPLE_EVENT."
     profile_not_recorded WARN
         "The access profile that `record_file` asks for was not recorded or not kept."
-        "The sentence says; it is tried again after a minute."
+        "The sentence says. What can change is tried again after a minute."
     // --- Who asks the daemon, and whom it tells ---
     group_not_admitted WARN
         "The group `pghot` cannot use a socket."

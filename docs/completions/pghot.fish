@@ -61,7 +61,7 @@ complete -c pghot -n "__fish_pghot_using_subcommand run" -l record-keep -d 'How 
 complete -c pghot -n "__fish_pghot_using_subcommand run" -l freq-threshold -d 'Accesses within the window that make a page ready for promotion [default 2, 1 to 3; in precision mode default 2, 1 to 7]' -r
 complete -c pghot -n "__fish_pghot_using_subcommand run" -l freq-window-ms -d 'The window in which accesses are counted, and the age beyond which a ready page counts as cold [default 3000, 1000 to 3968; in precision mode default 5000, 1000 to 16383]' -r
 complete -c pghot -n "__fish_pghot_using_subcommand run" -l target-nid -d 'The top-tier node that hot pages go to, or nearest: from each lower-tier node to the top-tier node that is nearest to it and has room for what waits; if none has, to the one with most room [default nearest, 0 to 1023]' -r -f -a "nearest\t''"
-complete -c pghot -n "__fish_pghot_using_subcommand run" -l kmigrated-sleep-ms -d 'From the start of one pass over a lower-tier node to the next: the longest that a ready page waits to be seen [default 100, 50 to 1000]' -r
+complete -c pghot -n "__fish_pghot_using_subcommand run" -l kmigrated-sleep-ms -d 'From the start of one pass over a lower-tier node to the next [default 100, 50 to 1000]' -r
 complete -c pghot -n "__fish_pghot_using_subcommand run" -l kmigrated-batch-nr -d 'Base pages per move_pages call [default 2048, 64 to 4096]' -r
 complete -c pghot -n "__fish_pghot_using_subcommand run" -l promote-rate-limit-MBps -d 'Promotion per target node [default 1024, 0 to 65536]' -r
 complete -c pghot -n "__fish_pghot_using_subcommand run" -l demote-rate-limit-MBps -d 'How much pghot itself may demote, to make room in a full top tier for pages that are clearly hotter [default 1024, 0 to 65536]' -r

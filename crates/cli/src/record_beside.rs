@@ -31,11 +31,9 @@ impl Paused {
             Ok(_) => return Err(anyhow!("the daemon did not answer with its status")),
             Err(error) => return Err(error.into()),
         };
-        if let Some(recording) = &status.recording
-            && recording.error.is_none()
-        {
+        if let Some(recording) = &status.recording {
             return Err(anyhow!(
-                "the daemon records already, into {}, and both would miss what the other sees: use \
+                "the daemon records already, to {}, and both would miss what the other sees: use \
                  that profile, or restart the daemon without record_file",
                 recording.file
             ));

@@ -20,7 +20,8 @@ use crate::log;
 use crate::owners;
 use crate::shared::{MigratorState, Shared};
 use crate::status::{
-    Lost, LowerNode, ReloadReport, SCHEMA, SettingReport, SourceState, Status, TopNode,
+    Lost, LowerNode, RecordingReport, ReloadReport, SCHEMA, SettingReport, SourceState, Status,
+    TopNode,
 };
 
 /// Composes the status now. What cannot be read becomes a warning.
@@ -48,8 +49,7 @@ pub fn status(shared: &Shared) -> Status {
     };
     warnings.extend(lost.sentences());
     let recording = lock(&shared.recording).clone();
-    let not_recorded = recording.iter().filter_map(|it| it.error.as_ref());
-    warnings.extend(not_recorded.map(|why| format!("no profile was recorded: {why}")));
+    warnings.extend(recording.iter().filter_map(RecordingReport::warning));
     let reload = shared.config_file.last();
     warnings.extend(reload.iter().flat_map(ReloadReport::warnings));
     let (records_bytes, section_marks_bytes) = shared.table.bytes();

@@ -66,46 +66,46 @@ pub fn load(options: &Options, shared: &Shared, keeper: &Arc<Keeper>) -> Option<
     // What root alone may write.
     let open = move |pid| keeper.open_clear_refs(pid).map_err(io::Error::other);
     let loaded = Recorder::load(Box::new(open), shared.turns.clone());
-    let error = loaded.as_ref().err().map(ToString::to_string);
-    if let Some(why) = &error {
-        event!(profile_not_recorded, "no profile is recorded: {why}");
-    }
-    *lock(&shared.recording) = Some(RecordingReport {
-        file: plan.file.display().to_string(),
-        error,
-        ..RecordingReport::default()
+    note(shared, |report| {
+        report.file = plan.file.display().to_string();
+        report.error = loaded.as_ref().err().map(ToString::to_string);
     });
     Some((loaded.ok()?, plan))
 }
 
 /// Records until a stop is requested; what was recorded by then is kept.
 pub fn run(shared: &Shared, mut recorder: Recorder, plan: &Plan) {
-    let report = |change: &dyn Fn(&mut RecordingReport)| {
-        if let Some(report) = &mut *lock(&shared.recording) {
-            change(report);
-        }
-    };
     while !shared.stop.is_requested() {
         match record(shared, &mut recorder, plan) {
-            Ok(()) => report(&|report| {
+            Ok(()) => note(shared, |report| {
                 report.profiles += 1;
                 report.error = None;
             }),
             // It had hardly begun.
             Err(_) if shared.stop.is_requested() => {}
             Err(why) => {
-                event!(profile_not_recorded, "no profile was recorded: {why}");
-                report(&|report| report.error = Some(why.clone()));
+                note(shared, |report| report.error = Some(why));
                 shared.stop.sleep(AGAIN);
             }
         }
     }
 }
 
+/// Changes what the status tells, and logs an error.
+fn note(shared: &Shared, change: impl FnOnce(&mut RecordingReport)) {
+    let mut report = lock(&shared.recording);
+    let report = report.get_or_insert_default();
+    change(report);
+    if let Some(warning) = report.warning() {
+        event!(profile_not_recorded, "{warning}");
+    }
+}
+
 /// One profile.
 fn record(shared: &Shared, recorder: &mut Recorder, plan: &Plan) -> Result<(), String> {
     // Before an hour of recording, not after.
-    let part = Part::create(&plan.file).map_err(|error| error.to_string())?;
+    let part = Part::create(&plan.file);
+    let part = part.map_err(|error| format!("{error}; the service may write in /var/lib/pghot"))?;
     let order = Order {
         pids: Vec::new(),
         cgroups: Vec::new(),

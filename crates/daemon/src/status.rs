@@ -95,6 +95,14 @@ pub struct RecordingReport {
     pub error: Option<String>,
 }
 
+impl RecordingReport {
+    /// That, as a sentence for an operator.
+    pub fn warning(&self) -> Option<String> {
+        let why = self.error.as_ref()?;
+        Some(format!("record_file {}: {why}", self.file))
+    }
+}
+
 /// What did not reach its reader, since the start: no reader is waited for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Lost {

@@ -294,10 +294,11 @@ fn says_why_nothing_is_recorded(socket: &Path, options: &Options) {
         recording.is_some_and(|it| it.error.is_some())
     };
     let status = wait_for(socket, has_failed);
-    let why = "no profile was recorded: nothing was recorded: no process of 8 MiB";
-    let mut warnings = status.warnings.iter();
-    assert!(warnings.any(|it| it.starts_with(why)), "{status:?}");
     let file = options.record_file.as_deref().unwrap();
+    let why = "nothing was recorded: no process of 8 MiB";
+    let warning = format!("record_file {}: {why}", file.display());
+    let mut warnings = status.warnings.iter();
+    assert!(warnings.any(|it| it.starts_with(&warning)), "{status:?}");
     assert!(!file.exists() && !file.with_extension("part").exists());
 }
 

@@ -9,11 +9,11 @@ const OFTENER: u64 = 10;
 /// time, and each of its calls drains the lists of all CPUs.
 const REST: u64 = 4;
 
-/// Where no page has been ready for so many intervals, ...
+/// A migrator is idle if it has seen no ready page for so many intervals.
 const IDLE_INTERVALS: u64 = 10;
 
-/// ... passes come so many times less often. They find nothing, but each wakes a CPU, and of what
-/// an idle daemon takes they were most.
+/// Then its passes begin so many intervals apart: each wakes a CPU to find nothing, and that was
+/// most of what an idle daemon took.
 const IDLE_RARER: u64 = 4;
 
 /// When the passes of one migrator begin.
@@ -30,8 +30,8 @@ impl Pace {
     ///
     /// Passes begin `sleep_ms` apart, so that a page waits one interval at most before a pass sees
     /// it. While pages go up, and for an interval after, they begin sooner: what is in use now may
-    /// not be for long. Where none has been ready for ten intervals they begin four apart: the
-    /// first page after such a rest waits so long. A pass that took longer is followed by a rest of
+    /// not be for long. Of an idle migrator they begin four intervals apart, so the first page that
+    /// becomes ready waits four at most. A pass that took longer is followed by a rest of
     /// a quarter interval: a migrator that is never done must not take a whole CPU.
     pub fn next_ms(&mut self, last: &PassReport, sleep_ms: u64) -> u64 {
         let (started_ms, ended_ms) = (last.started_ms, last.ended_ms);

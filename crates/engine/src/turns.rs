@@ -1,9 +1,9 @@
 //! Whose turn it is to clear accessed bits.
 //!
 //! Who clears a bit after somebody else has, and before he reads it, takes an access away from him.
-//! A scan of `pgtscan` clears those of one process, and the kernel, where the demoter has it age
-//! pages, those of a node. A recording clears those of all processes, so it goes alone: while it
-//! waits or has its turn nobody else begins. What has begun comes to its end, within a second.
+//! A scan of `pgtscan` clears those of one process; the kernel, when the demoter or the source
+//! `mglru` has it age pages, those of a node. A recording clears those of all processes, so it goes
+//! alone: while it waits or has its turn nobody else begins, and what has begun ends first.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -38,8 +38,8 @@ pub const KEPT: CapabilitySet = CapabilitySet::BPF
 /// As the unit has it: if the daemon is killed, pages wait until it is started again.
 const OOM_SCORE_ADJ: &str = "-900";
 
-/// Where sockets and state file are, unless options say otherwise, and where access profiles may
-/// go: root's, of which the unit makes one at each start and keeps the other.
+/// The unit's directories, which belong to root: for sockets and the state file, and for access
+/// profiles.
 const OWN_DIRECTORIES: [&str; 2] = ["/run/pghot", "/var/lib/pghot"];
 
 /// The daemon's rights could not be given up.
@@ -175,11 +175,7 @@ fn admit(user: &User, directory: &Path) -> io::Result<()> {
         let mut all = DirBuilder::new();
         all.recursive(true).mode(0o755).create(directory)?;
     }
-    if is_new
-        || OWN_DIRECTORIES
-            .iter()
-            .any(|own| directory == Path::new(own))
-    {
+    if is_new || OWN_DIRECTORIES.map(Path::new).contains(&directory) {
         let list = access_list(user.uid);
         let flags = XattrFlags::empty();
         setxattr(directory, "system.posix_acl_access", &list, flags)?;

@@ -113,7 +113,7 @@ impl Process {
 
     /// Begins its turn to be cleared, if it has none; false while there is a recording, and then it
     /// is due again later.
-    pub fn has_turn(&mut self, turns: &Turns, now: Duration) -> bool {
+    pub fn take_turn(&mut self, turns: &Turns, now: Duration) -> bool {
         self.turn = self.turn.take().or_else(|| turns.begin());
         if self.turn.is_none() {
             self.due = now + RECORDING_PAUSE;
@@ -295,15 +295,15 @@ mod tests {
             process(Step::Clear, 10, None),
             process(Step::Clear, 10, None),
         );
-        assert!(begun.has_turn(&turns, NOW));
+        assert!(begun.take_turn(&turns, NOW));
         let recording = turns.ask();
-        assert!(begun.has_turn(&turns, NOW), "it has begun");
-        assert!(!later.has_turn(&turns, NOW) && later.due == NOW + RECORDING_PAUSE);
+        assert!(begun.take_turn(&turns, NOW), "it has begun");
+        assert!(!later.take_turn(&turns, NOW) && later.due == NOW + RECORDING_PAUSE);
         assert!(!recording.has_begun());
         drop(begun);
         assert!(recording.has_begun());
         drop(recording);
-        assert!(later.has_turn(&turns, NOW));
+        assert!(later.take_turn(&turns, NOW));
     }
 
     #[test]

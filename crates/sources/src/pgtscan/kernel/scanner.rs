@@ -211,7 +211,7 @@ impl Scanner {
             process.then(Step::Look, monotonic());
             return Ok(());
         }
-        if !process.has_turn(&self.turns, monotonic()) {
+        if !process.take_turn(&self.turns, monotonic()) {
             return Ok(());
         }
         process.seen();

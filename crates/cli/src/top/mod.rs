@@ -3,6 +3,7 @@
 mod block;
 mod blocks;
 mod budget;
+mod cell;
 mod detail;
 mod draw;
 #[cfg(test)]

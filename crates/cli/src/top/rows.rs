@@ -114,12 +114,13 @@ fn cells(
     let rest = rest_width(columns, shown, width);
     let pieces = shown.iter().map(|at| {
         let cell = &row.cells[*at];
+        let text = cell.text(look);
         let text = match columns[*at].width {
-            0 if cell.text.starts_with('/') => look.cut_front(&cell.text, rest),
-            0 => look.cut(&cell.text, rest),
-            width => format!("{}{:GAP$}", look.right(&cell.text, width), ""),
+            0 if text.starts_with('/') => look.cut_front(&text, rest),
+            0 => look.cut(&text, rest),
+            width => format!("{}{:GAP$}", look.right(&text, width), ""),
         };
-        (cell.role, text)
+        (cell.role(), text)
     });
     let mut line = line(look, pieces);
     // The selected row is seen from edge to edge.

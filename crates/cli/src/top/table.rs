@@ -1,16 +1,16 @@
 //! The table below: its columns and rows for each tab, filtered and sorted.
 
-use std::cmp::Ordering;
+use std::collections::BTreeMap;
 
-use pghot_daemon::owners::OwnerMoves;
+use pghot_daemon::owners::{OwnerMoves, OwnerRow};
 use pghot_daemon::protocol::DecisionReport;
 use pghot_linux::groups::Group;
 use pghot_linux::processes::{Process, printable};
 
-use super::look::{Look, Role, percent, size};
+use super::cell::Cell;
+use super::look::Look;
 use super::model::Model;
 use super::view::{Opened, Tab, Target, View};
-use crate::units::count;
 
 /// A column.
 #[derive(Debug)]
@@ -25,25 +25,6 @@ pub struct Column {
 
 const fn column(title: &'static str, width: usize, rank: u8) -> Column {
     Column { title, width, rank }
-}
-
-/// What a cell is sorted by: numbers with the greatest first, texts by the alphabet.
-#[derive(Debug, Clone, PartialEq)]
-enum Key {
-    Number(f64),
-    Text(String),
-    /// After all others.
-    Unknown,
-}
-
-/// A cell.
-#[derive(Debug, Clone)]
-pub struct Cell {
-    /// What is shown.
-    pub text: String,
-    /// How.
-    pub role: Role,
-    key: Key,
 }
 
 /// A row.
@@ -108,22 +89,25 @@ impl Table {
     /// The table that is shown.
     pub fn of(model: &Model, view: &View, look: Look) -> Table {
         let mut table = match view.tab {
-            Tab::Groups => groups(model, look),
-            Tab::Programs => programs(model, look),
+            Tab::Groups => groups(model),
+            Tab::Programs => programs(model),
             Tab::Decisions => decisions(model),
         };
         table.all = table.rows.len();
         let wanted = view.filter.to_lowercase();
         let has = |row: &Row| {
             let mut cells = row.cells.iter();
-            cells.any(|cell| cell.text.to_lowercase().contains(&wanted))
+            cells.any(|cell| cell.text(look).to_lowercase().contains(&wanted))
         };
-        table.rows.retain(has);
+        // The text of thousands of cells is not made for nothing.
+        if !wanted.is_empty() {
+            table.rows.retain(has);
+        }
         let column = view.sort_column();
         // Stable: rows alike stay in the order in which they were found.
         table
             .rows
-            .sort_by(|a, b| compare(&a.cells[column].key, &b.cells[column].key));
+            .sort_by(|a, b| a.cells[column].compare(&b.cells[column]));
         table
     }
 
@@ -135,57 +119,22 @@ impl Table {
     }
 }
 
-fn compare(a: &Key, b: &Key) -> Ordering {
-    match (a, b) {
-        (Key::Number(a), Key::Number(b)) => b.total_cmp(a),
-        (Key::Text(a), Key::Text(b)) => a.cmp(b),
-        (Key::Unknown, Key::Unknown) => Ordering::Equal,
-        (Key::Unknown, _) => Ordering::Greater,
-        (_, Key::Unknown) => Ordering::Less,
-        (Key::Number(_), Key::Text(_)) => Ordering::Less,
-        (Key::Text(_), Key::Number(_)) => Ordering::Greater,
+fn share(far: u64, near: u64) -> Cell {
+    match far + near {
+        0 => Cell::Unknown,
+        all => Cell::Share(far as f64 / all as f64),
     }
 }
 
-fn number(text: String, value: f64) -> Cell {
-    let (key, role) = (Key::Number(value), Role::Plain);
-    Cell { text, role, key }
-}
-
-fn words(text: String) -> Cell {
-    let (key, role) = (Key::Text(text.to_lowercase()), Role::Plain);
-    Cell { text, role, key }
-}
-
-fn unknown() -> Cell {
-    Cell {
-        text: "-".to_owned(),
-        role: Role::Faint,
-        key: Key::Unknown,
-    }
-}
-
-fn bytes(bytes: u64) -> Cell {
-    number(size(bytes), bytes as f64)
-}
-
-/// Columns of the bar of a share; percent follow.
-const BAR: usize = 8;
-
-fn share(far: u64, near: u64, look: Look) -> Cell {
-    if far + near == 0 {
-        return unknown();
-    }
-    let share = far as f64 / (far + near) as f64;
-    let (full, rest) = look.bar(share, BAR);
-    number(format!("{full}{rest} {:>6}", percent(share)), share)
+fn or_unknown<T>(known: Option<T>, cell: impl Fn(T) -> Cell) -> Cell {
+    known.map_or(Cell::Unknown, cell)
 }
 
 /// What the daemon counted of an owner, in bytes: hot in the lower tier, promoted, demoted.
 fn moves<'a>(of_it: impl IntoIterator<Item = &'a OwnerMoves>) -> [Cell; 3] {
     let mut of_it = of_it.into_iter().peekable();
     if of_it.peek().is_none() {
-        return [unknown(), unknown(), unknown()];
+        return [const { Cell::Unknown }; 3];
     }
     let sum = of_it.fold([0; 3], |[ready, up, down], it| {
         let demoted = it.demoted_pages.unwrap_or(0);
@@ -195,39 +144,30 @@ fn moves<'a>(of_it: impl IntoIterator<Item = &'a OwnerMoves>) -> [Cell; 3] {
             down + demoted,
         ]
     });
-    sum.map(|pages| bytes(pages << 12))
+    sum.map(|pages| Cell::Bytes(pages << 12))
 }
 
-fn groups(model: &Model, look: Look) -> Table {
-    let counted = || model.status.iter().flat_map(|status| &status.cgroups);
+fn groups(model: &Model) -> Table {
+    let counted = model.status.iter().flat_map(|status| &status.cgroups);
+    let counted: BTreeMap<&str, &OwnerRow> =
+        counted.map(|it| (it.moves.name.as_str(), it)).collect();
     let row = |group: &Group| {
         let (far, near) = model.far_and_near(&group.bytes);
-        let change = model.changes.get(&group.path).map(|change| {
-            let sign = if *change < 0.0 { "-" } else { "+" };
-            let text = match *change as i64 {
-                0 => "0".to_owned(),
-                change => format!("{sign}{}", size(change.unsigned_abs())),
-            };
-            number(text, *change)
-        });
-        let path = printable(&group.path);
-        let told = counted().find(|it| it.moves.name == group.path);
+        let told = counted.get(group.path.as_str());
         let [hot, up, down] = moves(told.map(|it| &it.moves));
-        let of_top = told.and_then(|it| it.share_bytes);
-        let limit = told.and_then(|it| it.limit_bytes);
         Row {
             name: group.path.clone(),
             cells: vec![
-                bytes(far),
-                bytes(near),
-                share(far, near, look),
-                change.unwrap_or_else(unknown),
+                Cell::Bytes(far),
+                Cell::Bytes(near),
+                share(far, near),
+                or_unknown(model.changes.get(&group.path).copied(), Cell::Change),
                 hot,
                 up,
                 down,
-                of_top.map_or_else(unknown, bytes),
-                limit.map_or_else(unknown, bytes),
-                words(path),
+                or_unknown(told.and_then(|it| it.share_bytes), Cell::Bytes),
+                or_unknown(told.and_then(|it| it.limit_bytes), Cell::Bytes),
+                Cell::Words(printable(&group.path)),
             ],
             target: Target::Open(Opened::Group(group.path.clone())),
         }
@@ -245,28 +185,28 @@ fn groups(model: &Model, look: Look) -> Table {
     }
 }
 
-fn programs(model: &Model, look: Look) -> Table {
+fn programs(model: &Model) -> Table {
     let counted = || model.status.iter().flat_map(|status| &status.processes);
     let row = |program: &Process| {
         let by_tier = program
             .bytes
             .as_ref()
             .map(|bytes| model.far_and_near(bytes));
-        let tiers = by_tier.map(|(far, near)| [bytes(far), bytes(near), share(far, near, look)]);
-        let [far, near, share] = tiers.unwrap_or_else(|| [unknown(), unknown(), unknown()]);
-        let pid = program.pid.to_string();
+        let tiers =
+            by_tier.map(|(far, near)| [Cell::Bytes(far), Cell::Bytes(near), share(far, near)]);
+        let [far, near, share] = tiers.unwrap_or([const { Cell::Unknown }; 3]);
         let [hot, up, _] = moves(counted().filter(|it| it.pid == Some(program.pid)));
         Row {
-            name: pid.clone(),
+            name: program.pid.to_string(),
             cells: vec![
                 far,
                 near,
-                bytes(program.rss_bytes),
+                Cell::Bytes(program.rss_bytes),
                 share,
                 hot,
                 up,
-                number(pid, f64::from(program.pid)),
-                words(program.name.clone()),
+                Cell::Number(program.pid),
+                Cell::Words(program.name.clone()),
             ],
             target: Target::DecisionsOf(program.pid),
         }
@@ -285,23 +225,18 @@ fn programs(model: &Model, look: Look) -> Table {
 
 fn decisions(model: &Model) -> Table {
     let row = |(index, decision): (usize, &DecisionReport)| {
-        let ago_s = decision.ago_ms as f64 / 1000.0;
         let pid = decision.pid.map(|pid| pid.to_string());
         let owner = pid.or_else(|| decision.file.clone());
-        let address = decision.address.map(|address| {
-            let (text, value) = (format!("{address:x}"), address as f64);
-            number(text, value)
-        });
         Row {
             name: index.to_string(),
             cells: vec![
-                number(format!("{ago_s:.1} s"), -ago_s),
-                words(format!("{} to {}", decision.nid, decision.target)),
-                owner.map_or_else(unknown, words),
-                address.unwrap_or_else(unknown),
-                number(count(decision.pages.into()), f64::from(decision.pages)),
-                number(decision.freq.to_string(), f64::from(decision.freq)),
-                words(format!("{} ({})", decision.why, decision.outcome)),
+                Cell::Ago(decision.ago_ms as f64 / 1000.0),
+                Cell::Words(format!("{} to {}", decision.nid, decision.target)),
+                or_unknown(owner, Cell::Words),
+                or_unknown(decision.address, Cell::Address),
+                Cell::Count(decision.pages.into()),
+                Cell::Number(decision.freq),
+                Cell::Words(format!("{} ({})", decision.why, decision.outcome)),
             ],
             target: Target::Open(Opened::Decision(Box::new(decision.clone()))),
         }
@@ -329,10 +264,10 @@ mod tests {
     use crate::top::testing::{LOOK, WIDE, key, model};
     use ratatui::crossterm::event::KeyCode;
 
-    fn last_column(table: &Table) -> Vec<&str> {
+    fn last_column(table: &Table) -> Vec<String> {
         let last = table.columns.len() - 1;
         let rows = table.rows.iter();
-        rows.map(|row| row.cells[last].text.as_str()).collect()
+        rows.map(|row| row.cells[last].text(LOOK)).collect()
     }
 
     #[test]
@@ -355,23 +290,29 @@ mod tests {
         view.sort[0] = 5;
         let table = Table::of(&model, &view, LOOK);
         assert_eq!(last_column(&table)[0], by_far[1], "most of it went up");
-        assert_eq!(table.rows[0].cells[4].text, "4.0 MiB");
+        assert_eq!(table.rows[0].cells[4].text(LOOK), "4.0 MiB");
         assert_eq!(
-            table.rows[2].cells[5].text, "-",
+            table.rows[2].cells[5].text(LOOK),
+            "-",
             "nothing was counted of it"
         );
-        assert_eq!(table.rows[1].cells[7].text, "12.0 GiB", "by its weight");
-        assert_eq!(table.rows[1].cells[8].text, "48.0 GiB");
-        assert_eq!(table.rows[2].cells[8].text, "-", "it has no limit");
+        assert_eq!(
+            table.rows[1].cells[7].text(LOOK),
+            "12.0 GiB",
+            "by its weight"
+        );
+        assert_eq!(table.rows[1].cells[8].text(LOOK), "48.0 GiB");
+        assert_eq!(table.rows[2].cells[8].text(LOOK), "-", "it has no limit");
         view.sort[0] = 3;
         let table = Table::of(&model, &view, LOOK);
         assert_eq!(
-            table.rows[3].cells[3].text, "-",
+            table.rows[3].cells[3].text(LOOK),
+            "-",
             "no change is known of the last one"
         );
-        assert_eq!(table.rows[0].cells[3].text, "+2.0 MiB");
-        assert_eq!(table.rows[1].cells[3].text, "0");
-        assert_eq!(table.rows[2].cells[3].text, "-4.0 MiB");
+        assert_eq!(table.rows[0].cells[3].text(LOOK), "+2.0 MiB");
+        assert_eq!(table.rows[1].cells[3].text(LOOK), "0");
+        assert_eq!(table.rows[2].cells[3].text(LOOK), "-4.0 MiB");
     }
 
     #[test]
@@ -418,14 +359,14 @@ mod tests {
         view.key(key(KeyCode::Tab), &table);
         let table = Table::of(&model, &view, LOOK);
         assert_eq!(last_column(&table), ["redis-server", "huge"]);
-        assert_eq!(table.rows[1].cells[0].text, "-", "it was not walked");
+        assert_eq!(table.rows[1].cells[0].text(LOOK), "-", "it was not walked");
         view.key(key(KeyCode::Enter), &table);
         let table = Table::of(&model, &view, LOOK);
         assert_eq!(
             (view.tab, table.rows.len(), table.all),
             (Tab::Decisions, 2, 3)
         );
-        assert_eq!(table.rows[0].cells[6].text, "it was promoted (moved)");
+        assert_eq!(table.rows[0].cells[6].text(LOOK), "it was promoted (moved)");
         view.key(key(KeyCode::Enter), &table);
         assert!(matches!(view.opened, Some(Opened::Decision(_))));
     }

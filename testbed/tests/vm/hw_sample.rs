@@ -4,14 +4,14 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use pghot_testbed::{Process, Vm};
 use serde_json::Value;
 
 use crate::accuracy::Row;
 use crate::rig::{
-    Daemon, UNHURRIED, finish, number, refused, source, start_hotset, start_hotset_anywhere,
-    until_good,
+    Daemon, UNHURRIED, finish, go, hold_hotset, number, refused, source, start_hotset,
+    start_hotset_anywhere, until_good,
 };
 use crate::{Ctx, Test};
 
@@ -64,7 +64,6 @@ fn detail(status: &Value, name: &str) -> Result<f64> {
 
 /// A tenth of the pages is hot; each cold page is stored to once in 20 s. Three samples within the
 /// window promote a page, because the sweep may be sampled twice while it is inside one huge page.
-/// The daemon comes second: the workload's first touches are samples, too.
 fn find_hot(ctx: &mut Ctx, shape: &'static str, more: &[&str]) -> Result<()> {
     let mut flags = vec![
         "--size-mib",
@@ -79,21 +78,16 @@ fn find_hot(ctx: &mut Ctx, shape: &'static str, more: &[&str]) -> Result<()> {
     flags.extend(until_good());
     flags.extend(UNHURRIED);
     flags.extend(more);
-    let (mut process, ready) = start_hotset(&ctx.vm, &flags)?;
-    let hot_pages = number(&ready, "/hot_pages")?;
+    let process = hold_hotset(&ctx.vm, &flags)?;
+    // A slow emulator needs a second for each round of faults, and every other fault is a sample:
+    // three of one page take longer than the usual window.
+    let rule = ["--freq-threshold", "3", "--mode", "precision"];
+    let window = ["--freq-window-ms", "15000"];
+    let daemon = start(&ctx.vm, &[&rule[..], &window].concat())?;
+    go(&ctx.vm)?;
     // A handful of huge pages takes few faults, and of those only some are sampled.
-    let (pause_ms, rule) = if shape == "THP" {
-        (
-            100,
-            &["--mode", "precision", "--freq-window-ms", "15000"][..],
-        )
-    } else {
-        (500, &[][..])
-    };
-    let daemon = start(&ctx.vm, &[&["--freq-threshold", "3"], rule].concat())?;
-    process.lines()?;
-    // Fifteen seconds must do, whatever a busy host makes of them.
-    for _ in 0..15_000 / pause_ms {
+    let pause_ms = if shape == "THP" { 100 } else { 500 };
+    loop {
         let protected = protect(&ctx.vm, &process);
         if process.try_wait()?.is_some() {
             break;
@@ -101,34 +95,22 @@ fn find_hot(ctx: &mut Ctx, shape: &'static str, more: &[&str]) -> Result<()> {
         protected?;
         sleep(Duration::from_millis(pause_ms));
     }
-    let samples = process.lines()?;
-    let samples = samples.iter().map(|line| serde_json::from_str(line));
-    let mut samples: Vec<Value> = samples.collect::<Result<_, _>>()?;
-    samples.retain(|line| line["event"] == "sample");
-    let found = samples.last().context("hotset says nothing")?;
+    let done = finish(process)?;
     let status = daemon.status()?;
     let of_source = source(&status, "hw_sample")?;
-    let hot = number(found, "/hot_fast")?;
-    let time = |sample: &Value| sample["t_s"].as_f64();
-    let enough = |sample: &&Value| sample["hot_fast"].as_f64() >= Some(0.95 * hot_pages);
-    let reached = samples.iter().find(enough).and_then(time);
     let row = Row {
         source: "hw_sample",
         kernel: ctx.kernel.name.clone(),
         shape,
-        recall: hot / hot_pages,
-        precision: hot / (hot + number(found, "/cold_fast")?),
-        // From when the daemon was there.
-        seconds: reached
-            .zip(time(&samples[0]))
-            .map(|(end, start)| end - start),
+        recall: number(&done, "/recall")?,
+        precision: done["precision"].as_f64().unwrap_or(0.0),
+        seconds: done["t95_s"].as_f64(),
     };
-    row.judge(&format!("{found}\n{of_source:#}"))?;
+    row.judge(&format!("{done}\n{of_source:#}"))?;
     ensure!(number(of_source, "/stats/lost")? == 0.0, "{of_source:#}");
     let accesses = number(of_source, "/stats/recorded")?;
     let pages = number(of_source, "/stats/recorded_pages")?;
     ensure!((pages > accesses) == (shape == "THP"), "{of_source:#}");
-    process.kill()?;
     daemon.stop()?;
     Ok(())
 }

@@ -8,7 +8,7 @@ use pghot_sources::{SourceCost, SourceStats};
 use crate::durations::{BOUNDS_US, Durations};
 use crate::latency::{BOUNDS_MS, LatencyReport};
 use crate::owners::OwnerRow;
-use crate::status::{LowerNode, SourceReport, SourceState, Status, TopNode};
+use crate::status::{LowerNode, RecordingReport, SourceReport, SourceState, Status, TopNode};
 
 /// What a metric counts or shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +57,44 @@ impl Metric {
             _ => self.name.to_owned(),
         }
     }
+}
+
+/// A metric of this kind; `(name, unit)`.
+pub(super) const fn metric(
+    kind: Kind,
+    (name, unit): (&'static str, &'static str),
+    labels: &'static [&'static str],
+    help: &'static str,
+    read: fn(&Status, &mut Samples),
+) -> Metric {
+    Metric {
+        name,
+        kind,
+        unit,
+        help,
+        labels,
+        read,
+    }
+}
+
+/// A counter.
+pub(super) const fn counter(
+    name: (&'static str, &'static str),
+    labels: &'static [&'static str],
+    help: &'static str,
+    read: fn(&Status, &mut Samples),
+) -> Metric {
+    metric(Kind::Counter, name, labels, help, read)
+}
+
+/// A gauge.
+pub(super) const fn gauge(
+    name: (&'static str, &'static str),
+    labels: &'static [&'static str],
+    help: &'static str,
+    read: fn(&Status, &mut Samples),
+) -> Metric {
+    metric(Kind::Gauge, name, labels, help, read)
 }
 
 /// A value with its labels' values.
@@ -176,6 +214,13 @@ impl Samples {
                 let labels = vec![cgroup.moves.name.clone().into(), tier.into()];
                 self.add(labels, Value::Whole(bytes));
             }
+        }
+    }
+
+    /// Where access profiles are recorded.
+    pub(super) fn recording(&mut self, status: &Status, value: impl Fn(&RecordingReport) -> u64) {
+        if let Some(recording) = &status.recording {
+            self.whole(value(recording));
         }
     }
 

@@ -25,6 +25,7 @@ use crate::compose;
 use crate::lock;
 use crate::migrator;
 use crate::shared::Shared;
+use crate::status::RecordingReport;
 use crate::testing::{LOWER_PFN, daemon_of, write};
 
 /// Pages of the lower tier: 256 MiB.
@@ -160,6 +161,7 @@ impl Daemon {
         let (shared, _) = daemon_of(dir.path(), 2);
         has_cgroups(&shared);
         *lock(&shared.demoter.marking) = Some(MarkingReport::default());
+        *lock(&shared.recording) = Some(RecordingReport::default());
         let mut host = Host::default();
         let passing = Arc::clone(&shared);
         let (history, gates) = (History::default(), Gates::default());

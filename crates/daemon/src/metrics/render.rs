@@ -147,7 +147,9 @@ mod tests {
 
     use super::*;
     use crate::owners::{OwnerMoves, OwnerRow};
-    use crate::status::{LowerNode, ReloadReport, SourceReport, SourceState, TopNode};
+    use crate::status::{
+        LowerNode, RecordingReport, ReloadReport, SourceReport, SourceState, TopNode,
+    };
     use crate::{compose, testing};
 
     /// A status that has something of everything.
@@ -185,6 +187,11 @@ mod tests {
             count: 5,
             refused: 2,
             ..ReloadReport::default()
+        });
+        status.recording = Some(RecordingReport {
+            profiles: 7,
+            error: Some("no room".into()),
+            ..RecordingReport::default()
         });
         status.top_tier.push(TopNode {
             nid: 0,
@@ -248,6 +255,8 @@ mod tests {
             r#"pghot_cgroup_share_bytes{cgroup="/a \"quoted\""} 5000"#,
             "pghot_config_reloads_total{result=\"ok\"} 3",
             "pghot_config_reloads_total{result=\"refused\"} 2",
+            "pghot_recorded_profiles_total 7",
+            "pghot_recording_failed 1",
             "pghot_room_pages{nid=\"0\"} 512",
             "pghot_source_state{source=\"hint_fault\",state=\"disabled\"} 1",
             "pghot_source_state{source=\"hint_fault\",state=\"running\"} 0",

@@ -10,8 +10,8 @@ use std::borrow::Cow;
 use pghot_engine::Outcome;
 use pghot_engine::demoter::DemoterReport;
 
-use super::metric::{Kind, Metric, Samples, Value, label, name, seconds};
-use crate::status::{SourceState, Status};
+use super::metric::{Kind, Metric, Value, counter, gauge, label, metric, name, seconds};
+use crate::status::SourceState;
 
 /// How a source can be, with the words of `status --json`.
 const STATES: [(SourceState, &str); 4] = [
@@ -37,41 +37,6 @@ fn demotion(report: &DemoterReport) -> &'static str {
 const NID: &[&str] = &["nid"];
 const SOURCE: &[&str] = &["source"];
 const CGROUP: &[&str] = &["cgroup"];
-
-const fn metric(
-    kind: Kind,
-    (name, unit): (&'static str, &'static str),
-    labels: &'static [&'static str],
-    help: &'static str,
-    read: fn(&Status, &mut Samples),
-) -> Metric {
-    Metric {
-        name,
-        kind,
-        unit,
-        help,
-        labels,
-        read,
-    }
-}
-
-const fn counter(
-    name: (&'static str, &'static str),
-    labels: &'static [&'static str],
-    help: &'static str,
-    read: fn(&Status, &mut Samples),
-) -> Metric {
-    metric(Kind::Counter, name, labels, help, read)
-}
-
-const fn gauge(
-    name: (&'static str, &'static str),
-    labels: &'static [&'static str],
-    help: &'static str,
-    read: fn(&Status, &mut Samples),
-) -> Metric {
-    metric(Kind::Gauge, name, labels, help, read)
-}
 
 /// Every metric, in the order in which they are printed.
 pub const METRICS: &[Metric] = &[
@@ -424,6 +389,19 @@ pub const METRICS: &[Metric] = &[
                 }
             }
         },
+    ),
+    counter(
+        ("pghot_recorded_profiles", "profiles"),
+        &[],
+        "Access profiles that were recorded and kept; none where `record_file` asks for none.",
+        |status, to| to.recording(status, |recording| recording.profiles),
+    ),
+    gauge(
+        ("pghot_recording_failed", ""),
+        &[],
+        "1 if the newest access profile could not be recorded or kept, else 0; none where \
+         `record_file` asks for none.",
+        |status, to| to.recording(status, |recording| recording.error.is_some().into()),
     ),
     gauge(
         ("pghot_warnings", ""),

@@ -19,11 +19,13 @@ CHART = pathlib.Path(__file__).parent / "pghot"
 VERSIONS = ["1.30", "1.34", "1.37"]
 CAPABILITIES = {
     "BPF", "PERFMON", "SYSLOG", "SYS_ADMIN", "SYS_NICE", "SYS_PTRACE", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER",
+    "SYS_RESOURCE",
 }
 POLICIES = [{"cgroup": "/batch.slice", "weight": 20}, {"process": 'a"b', "exclude": True}]
 FULL = {
     "policies": POLICIES,
     "pageCache": True,
+    "recording": True,
     "podMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
     "podLabels": {"track": "canary"},
     "nodeSelector": {"memory": "tiered"},
@@ -69,6 +71,8 @@ def check_daemon_set(it: dict) -> None:
     pod = it["spec"]["template"]["spec"]
     for container in pod["initContainers"] + pod["containers"]:
         security = container["securityContext"]
+        # Runtimes' profiles forbid move_pages(2).
+        assert security["seccompProfile"] == {"type": "Unconfined"}
         assert security["privileged"] is False and security["readOnlyRootFilesystem"] is True
         assert security["capabilities"]["drop"] == ["ALL"]
         assert set(security["capabilities"]["add"]) == CAPABILITIES
@@ -82,10 +86,10 @@ def check_daemon_set(it: dict) -> None:
 
 
 def unit_capabilities() -> set[str]:
-    """Those of packaging/pghot.service, but for the two that change the user."""
+    """Those of packaging/pghot.service, but for the two that change the user; and what systemd does itself."""
     unit = (CHART.parents[1] / "pghot.service").read_text()
     lines = re.findall(r"^CapabilityBoundingSet=(.*)$", unit, re.M)
-    return {name.removeprefix("CAP_") for line in lines for name in line.split()} - {"SETUID", "SETGID"}
+    return {name.removeprefix("CAP_") for line in lines for name in line.split()} - {"SETUID", "SETGID"} | {"SYS_RESOURCE"}
 
 
 def main() -> None:
@@ -95,7 +99,7 @@ def main() -> None:
     assert unit_capabilities() == CAPABILITIES
     checked = 0
     sums = set()
-    for values in ({}, FULL, {"seccompProfile": "Unconfined"}):
+    for values in ({}, FULL, {"podLabels": {"track": "canary"}}):
         objects = rendered(helm, values)
         for it in objects:
             check_object(it, crd)
@@ -108,6 +112,10 @@ def main() -> None:
         text = by_kind["ConfigMap"]["data"]["pghot.toml"]
         config = tomllib.loads(text)
         assert config["metrics_address"] == "[::]:9464"
+        # Profiles go where the pod may write, which is a volume.
+        mounts = by_kind["DaemonSet"]["spec"]["template"]["spec"]["containers"][0]["volumeMounts"]
+        writable = [f"{it['mountPath']}/pghot.profile" for it in mounts if it["name"] == "profiles"]
+        assert writable == ([config["record_file"]] if "recording" in values else []), writable
         assert config.get("policy", []) == values.get("policies", []), config
         sums.add(by_kind["DaemonSet"]["spec"]["template"]["metadata"]["annotations"]["checksum/config"])
     assert len(sums) == 2, "another config is another pod, and the same is not"
@@ -120,8 +128,13 @@ def main() -> None:
         except Exception:
             continue
         raise AssertionError(f"a {it['kind']} with a field too much passes")
-    for values, part in {'{"config": {"x": [1]}}': "x", '{"policies": [{"weight": 0, "cgroup": "/"}]}': "weight",
-                         '{"imagee": {}}': "imagee"}.items():
+    refused = {
+        '{"config": {"x": [1]}}': "x",
+        '{"config": {"record_file": "/tmp/x"}}': "recording: true",
+        '{"policies": [{"weight": 0, "cgroup": "/"}]}': "weight",
+        '{"imagee": {}}': "imagee",
+    }
+    for values, part in refused.items():
         try:
             rendered(helm, json.loads(values))
         except ValueError as error:

@@ -278,6 +278,12 @@ fn ask_page_size(_: &SysRoot) -> Answer {
 fn ask_move_pages(_: &SysRoot) -> Answer {
     match Kernel.move_pages(0, &[], None, &mut []) {
         Ok(_) => Answer::Available,
+        // The kernel itself lets everybody ask about no page.
+        Err(error) if error.raw_os_error() == Some(libc::EPERM) => Answer::Unavailable(
+            "a seccomp filter forbids move_pages(2), as container runtimes' do: run the container \
+             with `seccompProfile: Unconfined`, or `--security-opt seccomp=unconfined`"
+                .to_owned(),
+        ),
         Err(error) => Answer::Unavailable(format!("move_pages(2) fails: {error}")),
     }
 }
@@ -308,5 +314,25 @@ fn ask_capability(root: &SysRoot, bit: u32, name: &str) -> Answer {
         Some(mask) if mask & (1 << bit) != 0 => Answer::Available,
         Some(_) => Answer::Unavailable(format!("pghot runs without {name}")),
         None => Answer::Unavailable(format!("{} has no CapEff line", path.display())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::refused_calls::refuse_these;
+
+    #[test]
+    fn a_runtime_that_forbids_move_pages_is_told_from_a_kernel_without() {
+        let ask = || ask_move_pages(&SysRoot::default());
+        assert_eq!(ask(), Answer::Available);
+        let contained = std::thread::spawn(move || {
+            refuse_these(&[libc::SYS_move_pages]).unwrap();
+            ask()
+        });
+        let Answer::Unavailable(why) = contained.join().unwrap() else {
+            panic!("available");
+        };
+        assert!(why.contains("seccomp"), "{why}");
     }
 }

@@ -85,11 +85,16 @@ pub struct FilterError(#[from] seccompiler::Error);
 /// From now on this thread and those that it starts are refused these calls with `EPERM`. Nobody
 /// can take that back.
 pub fn refuse() -> Result<(), FilterError> {
-    Ok(apply_filter(&filter()?)?)
+    refuse_these(REFUSED)
 }
 
-fn filter() -> Result<BpfProgram, seccompiler::Error> {
-    let numbers = REFUSED.iter().flat_map(|call| [*call, *call | X32]);
+/// The same of these calls.
+pub(crate) fn refuse_these(calls: &[libc::c_long]) -> Result<(), FilterError> {
+    Ok(apply_filter(&filter(calls)?)?)
+}
+
+fn filter(calls: &[libc::c_long]) -> Result<BpfProgram, seccompiler::Error> {
+    let numbers = calls.iter().flat_map(|call| [*call, *call | X32]);
     let always: BTreeMap<_, _> = numbers.map(|number| (number, Vec::new())).collect();
     let others = SeccompAction::Allow;
     let these = SeccompAction::Errno(libc::EPERM as u32);

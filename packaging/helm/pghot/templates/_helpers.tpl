@@ -20,6 +20,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 
 {{/* The config file: JSON of a string, a number or a boolean is TOML, too. */}}
 {{- define "pghot.config" -}}
+{{- if hasKey .Values.config "record_file" }}
+{{- fail "set recording: true instead of config.record_file: the pod may write to /var/lib/pghot only" }}
+{{- end }}
+{{- if .Values.recording }}
+record_file = "/var/lib/pghot/pghot.profile"
+{{- end }}
 {{- range $name, $value := .Values.config }}
 {{ $name }} = {{ $value | toJson }}
 {{- end }}
@@ -34,7 +40,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 
 {{/*
 What pghot may do, instead of all: each capability has its reason in docs/install.md, "Rights". The
-image has no user `pghot`, so it stays root and needs no capability to become another.
+image has no user `pghot`, so it stays root and needs no capability to become another. For what the
+unit's LimitMEMLOCK and OOMScoreAdjust do there is SYS_RESOURCE, which is gone after it.
 */}}
 {{- define "pghot.security" -}}
 privileged: false
@@ -52,8 +59,11 @@ capabilities:
     - DAC_OVERRIDE
     - DAC_READ_SEARCH
     - FOWNER
+    - SYS_RESOURCE
+# The profile of container runtimes forbids move_pages(2), whatever the capabilities. pghot refuses
+# itself what it never needs: SECURITY.md.
 seccompProfile:
-  type: {{ .Values.seccompProfile }}
+  type: Unconfined
 # The profile of container runtimes forbids writing sysctls and looking into other processes.
 appArmorProfile:
   type: Unconfined

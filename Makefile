@@ -8,6 +8,7 @@
 # make vm-6.12      the tests in emulated machines on one kernel of testbed/kernels.toml
 # make package      a static pghot, a .deb, an .rpm and a container image, into out/
 # make package-test install, kill, upgrade and remove the .deb in a guest with a real Debian
+# make kube-test    install, kill, upgrade and remove the Helm chart on a Kubernetes of one node in a guest
 # make chart-test   render the Helm chart and check it against the schemas of Kubernetes
 # make docs-samples  what commands print in the documents, anew from guests; then look at the difference
 # make deny         licences and sources of dependencies
@@ -24,7 +25,7 @@ CACHE = $${PGHOT_CACHE:-$${XDG_CACHE_HOME:-$$HOME/.cache}/pghot}
 CHART_TEST = "$(CACHE)/helm/python/bin/python" packaging/helm/check.py "$(CACHE)/helm/helm" \
 	"$(CACHE)/helm/podmonitors.yaml"
 
-.PHONY: setup build demo test test-long lint unit package package-test chart-test docs-samples deny fuzz accuracy costs bench bench-quick doc
+.PHONY: setup build demo test test-long lint unit package package-test kube-test chart-test docs-samples deny fuzz accuracy costs bench bench-quick doc
 
 setup:
 	@testbed/setup.sh
@@ -56,7 +57,7 @@ test: lint
 	@testbed/run-tests.sh
 
 test-long: lint deny package
-	@testbed/setup.sh --bench --package
+	@testbed/setup.sh --bench --kube
 	@PGHOT_LONG=1 testbed/run-tests.sh
 	@$(CHART_TEST)
 
@@ -66,6 +67,10 @@ package: setup
 
 package-test: package build
 	PGHOT_LONG=1 $(CARGO) test --quiet --release -p pghot-testbed --test vm_package
+
+kube-test: package build
+	@testbed/setup.sh --kube
+	PGHOT_LONG=1 $(CARGO) test --quiet --release -p pghot-testbed --test vm_kube
 
 chart-test: setup
 	@testbed/setup.sh --package

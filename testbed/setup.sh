@@ -14,6 +14,7 @@
 #   testbed/setup.sh --package   also what builds and tests packages: debhelper, rpm, umoci, a
 #                                Debian with systemd of the host's own release, for guests, and
 #                                helm with the schemas of Kubernetes; helm is built with Go 1.26
+#   testbed/setup.sh --kube      also a Debian for guests with Kubernetes, built with Go as well
 #
 # Kernels, emulator and programs, Prometheus for a test of the metrics among them, are unpacked into
 # $PGHOT_CACHE (default: ~/.cache/pghot) and never installed. So are the packages of PyPI that tests
@@ -23,6 +24,7 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cache=${PGHOT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/pghot}
 helm_version=helm.sh/helm/v3/cmd/helm@v3.22.0
+kube_version=v1.34.2
 fleet_list=$here/../fleet/requirements.txt
 work= # the folder of the fetch under way
 host_packages=(qemu-system-x86 clang clang-format libelf-dev zlib1g-dev pkg-config make gcc
@@ -387,37 +389,86 @@ fetch_helm() {
 
 # --- A Debian for guests --------------------------------------------------------------------------
 
-# lay_out_debian SUITE SOURCE: makes $work/debian/root.img. fakeroot, because mke2fs copies owners
-# as it sees them.
-lay_out_debian() {
-    mmdebstrap --quiet --variant=minbase --include=systemd-sysv \
-        --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
-        "$1" "$work/root.tar" "$2" &&
-        fakeroot sh -ec '
-            mkdir "$1/root"
-            tar -C "$1/root" -xf "$1/root.tar" --exclude="./dev/*"
-            mke2fs -q -t ext4 -d "$1/root" "$1/debian/root.img" 1G' sh "$work"
-}
-
-# A minimal Debian with systemd as an ext4 image, which needs no initramfs: stock kernels have ext4
-# and NVMe built in.
-fetch_debian() {
+# make_debian NAME SIZE PACKAGES: makes $work/NAME/root.img, an ext4 image with a minimal Debian and
+# these packages; if there is a folder $work/opt, it is there, too. It needs no initramfs: stock
+# kernels have ext4 and NVMe built in. fakeroot, because mke2fs copies owners as it sees them.
+make_debian() {
     local suite options uri
     suite=$(. /etc/os-release && echo "${VERSION_CODENAME:-bookworm}")
     IFS="|" read -r options uri < <(host_archive) ||
         die "no Debian archive in this host's apt sources, so no Debian can be made for guests"
-    work=$(mktemp -d "$cache/fetch.XXXXXX")
-    say "making a Debian ($suite) with systemd for guests"
-    mkdir "$work/debian"
-    lay_out_debian "$suite" "deb $options $uri $suite main" >"$work/log" 2>&1 || {
+    say "making a Debian ($suite) with $3 for guests"
+    mkdir "$work/$1"
+    {
+        mmdebstrap --quiet --variant=minbase --include="$3" \
+            --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
+            "$suite" "$work/root.tar" "deb $options $uri $suite main" &&
+            fakeroot sh -ec '
+                mkdir "$1/root"
+                tar -C "$1/root" -xf "$1/root.tar" --exclude="./dev/*"
+                [ ! -d "$1/opt" ] || cp -r "$1/opt" "$1/root"
+                mke2fs -q -t ext4 -d "$1/root" "$1/$2/root.img" "$3"' sh "$work" "$1" "$2"
+    } >"$work/log" 2>&1 || {
         cat "$work/log" >&2
         die "no Debian could be made for guests"
     }
+}
+
+fetch_debian() {
+    work=$(mktemp -d "$cache/fetch.XXXXXX")
+    make_debian debian 1G systemd-sysv
     replace "$work/debian" debian
 }
 
+# --- Kubernetes -----------------------------------------------------------------------------------
+
+# build_kube: makes $work/opt/kube/kube of testbed/kube/kube.go. In k8s.io/kubernetes some modules of
+# its own lie below it, where a module cannot have them; they are published as well.
+build_kube() {
+    local source=$work/source dir flags=-s
+    flags+=" -X k8s.io/component-base/version.gitVersion=$kube_version"
+    dir=$(cd "$work" && go mod download -json "k8s.io/kubernetes@$kube_version" |
+        sed -n 's/^\t"Dir": "\(.*\)",$/\1/p') || return
+    cp -r "$dir" "$source" && chmod -R u+w "$source" && rm -rf "$source"/{vendor,go.work*} &&
+        sed -i -E "s#=> \./staging/src/(k8s.io/[a-z-]+)#=> \1 v0.${kube_version#v1.}#" \
+            "$source/go.mod" &&
+        install -D "$here/kube/kube.go" "$source/cmd/kube/main.go" &&
+        (cd "$source" && CGO_ENABLED=0 GOFLAGS=-mod=mod go build -trimpath -ldflags="$flags" \
+            -o "$work/opt/kube/kube" ./cmd/kube)
+}
+
+# make_pause: makes $work/kube/pause.tar, the image of the container that holds a pod together.
+make_pause() {
+    tar -C "$work" -xf "$work/root.tar" ./usr/bin/catatonit &&
+        umoci init --layout "$work/pause" && umoci new --image "$work/pause:1" &&
+        umoci insert --rootless --image "$work/pause:1" "$work/usr/bin/catatonit" /catatonit &&
+        umoci config --image "$work/pause:1" --config.entrypoint /catatonit --config.entrypoint -P &&
+        tar -C "$work/pause" -cf "$work/kube/pause.tar" .
+}
+
+# A Debian with Kubernetes of the Go proxy, on Debian's containerd, runc and etcd.
+fetch_kube() {
+    command -v go >/dev/null || die "Go is missing, so Kubernetes cannot be built"
+    [[ -x $cache/helm/helm ]] || fetch_helm
+    work=$(mktemp -d "$cache/fetch.XXXXXX")
+    say "building Kubernetes $kube_version, which takes ten minutes"
+    build_kube >"$work/log" 2>&1 || {
+        cat "$work/log" >&2
+        die "Kubernetes cannot be built"
+    }
+    install "$cache/helm/helm" "$work/opt/kube"
+    make_debian kube 2G \
+        systemd-sysv,containerd,runc,etcd-server,catatonit,containernetworking-plugins,iproute2,openssl
+    make_pause >"$work/log" 2>&1 || {
+        cat "$work/log" >&2
+        die "the image of the pause container cannot be made"
+    }
+    echo "$kube_version" >"$work/kube/version"
+    replace "$work/kube" kube
+}
+
 main() {
-    local refresh=no demo=no host=no bench=no packages=no name suite package
+    local refresh=no demo=no host=no bench=no packages=no kube=no name suite package
     while (($#)); do
         case $1 in
         --refresh) refresh=yes ;;
@@ -425,7 +476,11 @@ main() {
         --demo) demo=yes ;;
         --bench) bench=yes ;;
         --package) packages=yes ;;
-        *) die "unknown option '$1' (there are --refresh, --host, --demo, --bench and --package)" ;;
+        --kube) packages=yes kube=yes ;;
+        *)
+            die "unknown option '$1' (there are --refresh, --host, --demo, --bench, --package and" \
+                "--kube)"
+            ;;
         esac
         shift
     done
@@ -451,6 +506,7 @@ main() {
     [[ $packages == no || $refresh == no && -s $cache/debian/root.img ]] || fetch_debian
     [[ $packages == no || $(cat "$cache/helm/version" 2>/dev/null) == "$helm_version" ]] ||
         attempt helm fetch_helm
+    [[ $kube == no || $(cat "$cache/kube/version" 2>/dev/null) == "$kube_version" ]] || fetch_kube
 }
 
 main "$@"

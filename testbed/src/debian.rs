@@ -1,5 +1,5 @@
-//! The disk of a guest that runs a real Debian: a copy of the one that `setup.sh --package` made,
-//! with the agent as a service of systemd, and files of the host.
+//! The disk of a guest that runs a real Debian: a copy of one that `setup.sh` made, with the agent as
+//! a service of systemd, and files of the host.
 
 use std::fs;
 use std::io::Write;
@@ -12,6 +12,25 @@ use crate::kernel::cache_dir;
 /// Kernel options: the disk is the root, and systemd waits for no device, because there is no udev.
 pub(crate) const APPEND: &str = "root=/dev/nvme0n1 rootwait rw init=/lib/systemd/systemd \
                                  systemd.getty_auto=no systemd.firstboot=no";
+
+/// A disk with a Debian.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Debian {
+    /// As small as it can be, with systemd.
+    Minimal,
+    /// With containerd, etcd and Kubernetes.
+    Kubernetes,
+}
+
+impl Debian {
+    /// Where it lies in the cache, and the option of `setup.sh` that makes it.
+    fn made_by(self) -> (&'static str, &'static str) {
+        match self {
+            Debian::Minimal => ("debian/root.img", "--package"),
+            Debian::Kubernetes => ("kube/root.img", "--kube"),
+        }
+    }
+}
 
 /// The folder in the guest with the files of the host.
 pub const FILES: &str = "/opt/testbed";
@@ -32,13 +51,19 @@ const MASKED: [&str; 6] = [
 ];
 
 /// Writes the disk to `disk`.
-pub(crate) fn make_disk(disk: &Path, agent: &Path, files: &[PathBuf]) -> Result<(), Error> {
-    let base = cache_dir().join("debian/root.img");
+pub(crate) fn make_disk(
+    image: Debian,
+    disk: &Path,
+    agent: &Path,
+    files: &[PathBuf],
+) -> Result<(), Error> {
+    let (path, option) = image.made_by();
+    let base = cache_dir().join(path);
     if !base.is_file() {
         return Err(Error::ProgramMissing {
             name: "the Debian of guests".to_owned(),
             reason: "it was never made".to_owned(),
-            option: "--package",
+            option,
         });
     }
     fs::copy(&base, disk).map_err(Error::io(&base))?;

@@ -79,7 +79,7 @@ struct Entry {
 }
 
 /// Where `setup.sh` puts what it fetches; the two must agree.
-pub(crate) fn cache_dir() -> PathBuf {
+pub fn cache_dir() -> PathBuf {
     if let Some(dir) = env::var_os("PGHOT_CACHE") {
         return dir.into();
     }

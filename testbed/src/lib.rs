@@ -52,9 +52,9 @@ mod qemu;
 mod vm;
 
 pub use daemon::{Daemon, kill_with_keeper, number};
-pub use debian::FILES as DEBIAN_FILES;
+pub use debian::{Debian, FILES as DEBIAN_FILES};
 pub use error::Error;
-pub use kernel::Kernel;
+pub use kernel::{Kernel, cache_dir};
 pub use ledger::Ledger;
 pub use machine::{Machine, Node};
 pub use process::{Output, Process, Status};

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::debian;
+use crate::debian::{self, Debian};
 use crate::initramfs;
 use crate::process::{Output, Process};
 use crate::protocol::{Answer, Bytes, CHUNK_MAX, Call};
@@ -58,9 +58,9 @@ pub struct Spec<'a> {
     /// Whether the guest's clock counts instructions, one in a nanosecond: times are then the same
     /// in each run, whatever the host does. One CPU works at a time, and limits are the host's.
     pub counts_instructions: bool,
-    /// Whether systemd of a real Debian runs the guest, from its disk, which the machine must have.
-    /// The binaries, files of any kind, are in [`DEBIAN_FILES`](crate::DEBIAN_FILES) then.
-    pub debian: bool,
+    /// The real Debian whose systemd runs the guest, from its disk, which the machine must have. The
+    /// binaries, files of any kind, are in [`DEBIAN_FILES`](crate::DEBIAN_FILES) then.
+    pub debian: Option<Debian>,
     /// Who watches the accesses of a workload that asks for it; nobody by default.
     pub watch: Option<Watch>,
 }
@@ -89,7 +89,7 @@ impl<'a> Spec<'a> {
             limit: Duration::from_secs(120),
             dilation: 1,
             counts_instructions: false,
-            debian: false,
+            debian: None,
             watch: None,
         }
     }
@@ -149,8 +149,8 @@ impl Vm {
         }
         option("-kernel", spec.kernel.image.display().to_string());
         let mut append = format!("{APPEND} {}", spec.machine.append);
-        if spec.debian {
-            debian::make_disk(&disk, &agent, spec.binaries)?;
+        if let Some(image) = spec.debian {
+            debian::make_disk(image, &disk, &agent, spec.binaries)?;
             append += &format!(" {}", debian::APPEND);
         } else {
             let initrd = dir.path().join("initramfs.cpio");
@@ -165,7 +165,7 @@ impl Vm {
                 library: built_file("libpghot_dilate.so", "pghot-dilate")?,
             }),
         };
-        let boot_limit = if spec.debian {
+        let boot_limit = if spec.debian.is_some() {
             DEBIAN_BOOT_LIMIT
         } else {
             BOOT_LIMIT

@@ -8,6 +8,8 @@
 mod by_kernel;
 #[path = "vm/debian.rs"]
 mod debian;
+#[path = "vm/guest.rs"]
+mod guest;
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -1,35 +1,13 @@
-//! A guest that runs a real Debian, with what the package's tests ask of it.
+//! A guest in which a package is installed, with what the package's tests ask of it.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::ops::Deref;
 
-use anyhow::{Context, Result, ensure};
-use pghot_testbed::{DEBIAN_FILES, Kernel, Machine, Spec, Vm, guest_binary, program};
+use anyhow::{Context, Result};
+use pghot_testbed::{DEBIAN_FILES, Debian, guest_binary, program};
 use serde_json::Value;
 
-/// Starting the daemon and waiting for a watchdog, on a busy host.
-const PATIENCE: Duration = Duration::from_secs(240);
-
-/// For all of the test.
-const LIFE: Duration = Duration::from_secs(1800);
-
-/// Settings by folder: all that pghot might change, and what stands beside it.
-const SETTINGS: &str = "grep --recursive --no-messages . /proc/sys/kernel /proc/sys/vm \
-                        /sys/kernel/debug/sched /sys/kernel/mm/numa /sys/kernel/mm/lru_gen";
-
-/// Files of these that change by themselves.
-const RESTLESS: [&str; 8] = [
-    "/proc/sys/kernel/random/",
-    "/proc/sys/kernel/ns_last_pid",
-    "/proc/sys/kernel/pty/nr",
-    "/proc/sys/kernel/keys/",
-    "/proc/sys/kernel/perf_event_max_sample_rate",
-    "/proc/sys/kernel/tainted",
-    "/sys/kernel/debug/sched/debug",
-    "/sys/kernel/debug/sched/domains",
-];
+use crate::guest::{Guest, newest};
 
 /// Where installing anything leaves traces.
 const TRACES: [&str; 9] = [
@@ -46,80 +24,43 @@ const TRACES: [&str; 9] = [
 
 /// The guest.
 pub struct Host {
-    pub vm: Vm,
+    guest: Guest,
     /// The package, in the guest.
     pub package: String,
     /// Before it was installed.
-    pub settings_before: String,
     files_before: BTreeSet<String>,
+}
+
+impl Deref for Host {
+    type Target = Guest;
+
+    fn deref(&self) -> &Guest {
+        &self.guest
+    }
 }
 
 impl Host {
     /// Boots it, and takes down how it is.
     pub fn boot(kernel: &str) -> Result<Host> {
-        let package = newest_package()?;
-        let machine = Machine::load("tiered3-debian")?;
-        let kernel = Kernel::find(kernel)?;
+        let package = newest("deb")?;
         let (hotset, pagecache) = (guest_binary("hotset")?, guest_binary("pagecache")?);
-        let prometheus = program("prometheus")?;
-        let binaries = [hotset, pagecache, prometheus, package.clone()];
-        let vm = Vm::boot(&Spec {
-            debian: true,
-            limit: LIFE,
-            ..Spec::new(&machine, &kernel, &binaries)
-        })?;
+        let files = [hotset, pagecache, program("prometheus")?, package.clone()];
+        let guest = Guest::boot(kernel, Debian::Minimal, &files)?;
         let name = package.file_name().unwrap_or_default().to_string_lossy();
         let mut host = Host {
-            vm,
+            guest,
             package: format!("{DEBIAN_FILES}/{name}"),
-            settings_before: String::new(),
             files_before: BTreeSet::new(),
         };
-        // "degraded" is as good: a guest without a network may fail a unit.
-        host.vm
-            .wait_until("systemd has started all", PATIENCE, || {
-                let state = host.vm.exec(&["systemctl", "is-system-running"])?;
-                Ok(["running\n", "degraded\n"].contains(&state.stdout.as_str()))
-            })?;
-        host.run(&["chmod", "755", DEBIAN_FILES])?;
-        host.settings_before = host.settings()?;
-        for known in [
-            "numa_balancing",
-            "scan_size_mb",
-            "demotion_enabled",
-            "hot_threshold_ms",
-        ] {
-            ensure!(
-                host.settings_before.contains(known),
-                "{known} is not looked at"
-            );
-        }
         host.files_before = host.files()?;
         Ok(host)
     }
 
-    /// Runs a program of the guest to its good end, and returns what it wrote.
-    pub fn run(&self, argv: &[&str]) -> Result<String> {
-        let path = format!("/usr/sbin:/usr/bin:/sbin:/bin:{DEBIAN_FILES}");
-        let env = [
-            ("PATH", path.as_str()),
-            ("DEBIAN_FRONTEND", "noninteractive"),
-            ("LC_ALL", "C.UTF-8"),
-        ];
-        let output = self.vm.exec_with(argv, &env, b"")?;
-        Ok(output.success().with_context(|| argv.join(" "))?.stdout)
-    }
-
-    /// The same as a user without rights, in this group.
+    /// Runs a program of the guest as a user without rights, in this group.
     pub fn run_as(&self, group: &str, argv: &[&str]) -> Result<String> {
         let group = format!("--regid={group}");
         let user = ["setpriv", "--reuid=1000", &group, "--clear-groups"];
         self.run(&[&user, argv].concat())
-    }
-
-    /// Runs a line of shell.
-    pub fn shell(&self, script: &str) -> Result<String> {
-        self.run(&["sh", "-c", script])
     }
 
     /// What `pghot status` says.
@@ -138,30 +79,6 @@ impl Host {
             .context("no such source")?;
         let recorded = found.pointer("/stats/recorded").and_then(Value::as_u64);
         Ok(recorded.unwrap_or(0))
-    }
-
-    /// The settings of the kernel.
-    pub fn settings(&self) -> Result<String> {
-        // grep fails for files that cannot be read, and for empty ones.
-        let all = self.shell(&format!("{SETTINGS} || true"))?;
-        let is_restless = |line: &&str| RESTLESS.iter().any(|path| line.starts_with(path));
-        let mut lines: Vec<&str> = all.lines().filter(|line| !is_restless(line)).collect();
-        lines.sort_unstable();
-        Ok(lines.join("\n"))
-    }
-
-    /// Fails with those settings that are not as they were.
-    pub fn ensure_settings_are_back(&self) -> Result<()> {
-        let now = self.settings()?;
-        let before: BTreeSet<&str> = self.settings_before.lines().collect();
-        let now: BTreeSet<&str> = now.lines().collect();
-        let changed: Vec<&str> = now.symmetric_difference(&before).copied().collect();
-        ensure!(
-            changed.is_empty(),
-            "settings differ: {}",
-            changed.join("; ")
-        );
-        Ok(())
     }
 
     fn files(&self) -> Result<BTreeSet<String>> {
@@ -261,18 +178,6 @@ impl Host {
         })
     }
 
-    fn wait(&self, what: &str, condition: impl Fn() -> Result<bool>) -> Result<()> {
-        let mut failed = None;
-        let waited = self.vm.wait_until(what, PATIENCE, || {
-            Ok(condition().unwrap_or_else(|error| {
-                failed = Some(error);
-                true
-            }))
-        });
-        failed.map_or(Ok(()), Err)?;
-        Ok(waited?)
-    }
-
     /// The same package with a higher version.
     pub fn make_newer_package(&self) -> Result<String> {
         let newer = "/tmp/newer.deb";
@@ -284,15 +189,4 @@ impl Host {
         ))?;
         Ok(newer.to_owned())
     }
-}
-
-/// What `make package` made last.
-fn newest_package() -> Result<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
-    let out = root.context("the testbed lies in a folder")?.join("out");
-    let entries = fs::read_dir(&out).into_iter().flatten().flatten();
-    let packages = entries.map(|entry| entry.path());
-    let packages = packages.filter(|path| path.extension().is_some_and(|end| end == "deb"));
-    let newest = packages.max_by_key(|path| fs::metadata(path).and_then(|m| m.modified()).ok());
-    newest.with_context(|| format!("no package in {}: run `make package`", out.display()))
 }

@@ -1,4 +1,4 @@
-// Kubernetes in one binary, for a guest of the testbed: what it is called with says which part runs.
+// Kubernetes in one binary, for a guest of the testbed: its first argument says which part runs.
 // testbed/setup.sh puts it among the commands of the module k8s.io/kubernetes and builds it.
 package main
 
@@ -17,15 +17,17 @@ import (
 )
 
 func main() {
+	newScheduler := func() *cobra.Command { return scheduler.NewSchedulerCommand() }
+	newKubelet := func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) }
 	parts := map[string]func() *cobra.Command{
 		"kube-apiserver":          apiserver.NewAPIServerCommand,
 		"kube-controller-manager": controllers.NewControllerManagerCommand,
-		"kube-scheduler":          func() *cobra.Command { return scheduler.NewSchedulerCommand() },
-		"kubelet":                 func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) },
+		"kube-scheduler":          newScheduler,
+		"kubelet":                 newKubelet,
 		"kubectl":                 kubectl.NewDefaultKubectlCommand,
 	}
 	if len(os.Args) < 2 || parts[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: kube kube-apiserver|kube-controller-manager|kube-scheduler|kubelet|kubectl ...")
+		fmt.Fprintln(os.Stderr, "usage: kube PART OPTION..., with PART as Kubernetes names its programs")
 		os.Exit(2)
 	}
 	part := parts[os.Args[1]]

@@ -1,5 +1,5 @@
-//! The disk of a guest that runs a real Debian: a copy of one that `setup.sh` made, with the agent as
-//! a service of systemd, and files of the host.
+//! The disk of a guest that runs a real Debian: a copy of one that `setup.sh` made, with the agent
+//! as a service of systemd, and files of the host.
 
 use std::fs;
 use std::io::Write;

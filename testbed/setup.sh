@@ -460,7 +460,9 @@ main() {
     [[ $packages == no || $refresh == no && -s $cache/debian/root.img ]] || fetch_debian
     [[ $packages == no || $(cat "$cache/helm/version" 2>/dev/null) == "$helm_version" ]] ||
         attempt helm fetch_helm
-    [[ $kube == no || $(cat "$cache/kube/version" 2>/dev/null) == "$kube_version" ]] || fetch_kube
+    [[ $kube == no ||
+        $refresh == no && $(cat "$cache/kube/version" 2>/dev/null) == "$kube_version" ]] ||
+        fetch_kube
 }
 
 main "$@"

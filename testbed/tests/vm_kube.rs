@@ -19,8 +19,6 @@ use serde_json::Value;
 
 use guest::{Guest, PATIENCE, newest};
 
-const IMAGE: &str = "docker.io/library/pghot";
-
 /// What a release of the chart is told.
 const VALUES: [&str; 1] = ["image.repository=docker.io/library/pghot"];
 
@@ -60,7 +58,7 @@ spec:
   hostPID: true
   containers:
     - name: doctor
-      image: docker.io/library/pghot:0.1.0
+      image: docker.io/library/pghot:VERSION
       args: [doctor]
       securityContext:
         capabilities: { drop: [ALL], add: [BPF, PERFMON, SYSLOG, SYS_ADMIN, SYS_NICE, SYS_PTRACE] }
@@ -127,7 +125,8 @@ impl Cluster {
         files.extend(settings?);
         let guest = Guest::boot(kernel, Debian::Kubernetes, &files)?;
         guest.vm.write("/tmp/workload.yaml", WORKLOAD)?;
-        guest.vm.write("/tmp/confined.yaml", CONFINED)?;
+        let confined = CONFINED.replace("VERSION", env!("CARGO_PKG_VERSION"));
+        guest.vm.write("/tmp/confined.yaml", confined)?;
         Ok(Cluster(guest))
     }
 
@@ -231,7 +230,7 @@ impl Cluster {
 fn is_ready(cluster: &Cluster) -> Result<()> {
     let images = [
         format!("docker.io/library/pause={DEBIAN_FILES}/pause.tar"),
-        format!("{IMAGE}={DEBIAN_FILES}/pghot.tar"),
+        format!("docker.io/library/pghot={DEBIAN_FILES}/pghot.tar"),
     ];
     cluster.run(&["node.sh", &images[0], &images[1]])?;
     cluster.0.wait("the node is ready", || {

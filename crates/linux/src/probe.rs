@@ -117,7 +117,9 @@ pub const FEATURES: &[Feature] = &[
         id: "move_pages",
         used_for: "moving pages",
         without: Level::Fail,
-        advice: "use a kernel with CONFIG_NUMA and CONFIG_MIGRATION",
+        advice: "in a container, set `seccompProfile` to `Unconfined`, or run it with \
+                 `--security-opt seccomp=unconfined`; else use a kernel with CONFIG_NUMA and \
+                 CONFIG_MIGRATION",
         ask: ask_move_pages,
     },
     Feature {
@@ -280,9 +282,7 @@ fn ask_move_pages(_: &SysRoot) -> Answer {
         Ok(_) => Answer::Available,
         // The kernel itself lets everybody ask about no page.
         Err(error) if error.raw_os_error() == Some(libc::EPERM) => Answer::Unavailable(
-            "a seccomp filter forbids move_pages(2), as container runtimes' do: run the container \
-             with `seccompProfile: Unconfined`, or `--security-opt seccomp=unconfined`"
-                .to_owned(),
+            "a seccomp filter forbids move_pages(2), as those of container runtimes do".to_owned(),
         ),
         Err(error) => Answer::Unavailable(format!("move_pages(2) fails: {error}")),
     }

@@ -40,8 +40,8 @@ record_file = "/var/lib/pghot/pghot.profile"
 
 {{/*
 What pghot may do, instead of all: each capability has its reason in docs/install.md, "Rights". The
-image has no user `pghot`, so it stays root and needs no capability to become another. For what the
-unit's LimitMEMLOCK and OOMScoreAdjust do there is SYS_RESOURCE, which is gone after it.
+image has no user `pghot`, so it stays root and needs no capability to become another. SYS_RESOURCE
+stands for the unit's LimitMEMLOCK and OOMScoreAdjust; it is given up at the start.
 */}}
 {{- define "pghot.security" -}}
 privileged: false

@@ -1,4 +1,6 @@
-//! Tests in guests: each runs on every kernel of `kernels.toml`, on the machine it declares.
+//! Tests in guests: each runs on every kernel of `kernels.toml`, on the machine it declares. The
+//! short form of the whole, without a choice of tests and without `PGHOT_LONG=1`, runs on all but
+//! the first kernel only those that are about what a kernel may change.
 //!
 //! A trial is named `kernel::machine::test`. Guests are reused between tests of the same kernel and
 //! machine unless a test asks for a fresh one; a test that fails, or leaves a process behind, costs
@@ -77,6 +79,7 @@ mod witness;
 #[path = "vm/workloads.rs"]
 mod workloads;
 
+use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -103,8 +106,8 @@ struct Test {
     fresh: bool,
     /// The only kernel that it runs on; all without.
     kernel: Option<&'static str>,
-    /// Whether one kernel is enough: it is about the testbed or a program of ours.
-    once: bool,
+    /// Whether the short form runs it on each kernel and not on the first alone.
+    each_kernel: bool,
     /// Whether it is left to `make test-long`.
     long: bool,
     limit: Duration,
@@ -131,7 +134,7 @@ impl Test {
             machine,
             fresh: false,
             kernel: None,
-            once: false,
+            each_kernel: false,
             long: false,
             limit: Duration::from_secs(200),
             run,
@@ -154,13 +157,17 @@ impl Test {
         }
     }
 
-    /// The same on the first kernel alone, because another would show nothing new; in the long form
-    /// on all.
-    const fn once(self) -> Self {
-        Self { once: true, ..self }
+    /// The same on each kernel also in the short form: it is about what a kernel may change, once
+    /// for each interface that pghot uses.
+    const fn each_kernel(self) -> Self {
+        Self {
+            each_kernel: true,
+            ..self
+        }
     }
 
-    /// The same in `make test-long` alone, because it measures more than it asserts.
+    /// The same in the long form alone, because it takes minutes for what others nearly show, or
+    /// measures more than it asserts.
     const fn long(self) -> Self {
         Self { long: true, ..self }
     }
@@ -170,11 +177,9 @@ impl Test {
         Self { limit, ..self }
     }
 
-    /// Whether it runs on the kernel in this form of the suite.
-    fn is_wanted(&self, kernel: &str, is_first_kernel: bool) -> bool {
-        self.kernel.is_none_or(|only| only == kernel)
-            && (is_first_kernel || !self.once || rig::is_long())
-            && (!self.long || rig::is_long())
+    /// Whether it can run on the kernel, and is not left to the long form.
+    fn is_wanted(&self, kernel: &str) -> bool {
+        self.kernel.is_none_or(|only| only == kernel) && (!self.long || rig::is_long())
     }
 
     /// Runs the test, and once more in another guest if it fails: emulated machines on a busy host
@@ -266,8 +271,8 @@ fn tests() -> impl Iterator<Item = &'static Test> {
     .chain(accuracy::tests())
 }
 
-/// Shows and writes what tests measured.
-fn publish() -> Result<()> {
+/// Shows and writes how long tests took, and what they measured.
+fn publish(times: &[(Duration, String)]) -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
     let root = root.context("the testbed lies in a folder")?;
     let tables = [
@@ -279,7 +284,18 @@ fn publish() -> Result<()> {
     for table in tables.into_iter().flatten() {
         table.publish(root)?;
     }
-    Ok(())
+
+    let of_test =
+        |(took, name): &(Duration, String)| format!("{name} took {:.0} s", took.as_secs_f64());
+    for test in times.iter().take(SLOWEST_SHOWN) {
+        println!("slow: {}", of_test(test));
+    }
+    let all: Duration = times.iter().map(|(took, _)| *took).sum();
+    println!("slow: all {} took {:.0} s", times.len(), all.as_secs_f64());
+    let lines: String = times.iter().map(|test| of_test(test) + "\n").collect();
+    let path = root.join("out/vm-times.txt");
+    fs::create_dir_all(root.join("out"))?;
+    fs::write(&path, lines).with_context(|| format!("cannot write {}", path.display()))
 }
 
 fn main() -> ExitCode {
@@ -300,7 +316,9 @@ fn main() -> ExitCode {
     let pool = Arc::new(Pool::default());
     let mut trials = Vec::new();
     let wanted = kernels.into_iter().enumerate().map(|(number, kernel)| {
-        let of_suite = tests().filter(|test| test.is_wanted(&kernel, number == 0));
+        let is_cut = is_suite && number > 0 && !rig::is_long();
+        let of_suite =
+            tests().filter(|test| test.is_wanted(&kernel) && (test.each_kernel || !is_cut));
         (of_suite.collect::<Vec<_>>(), kernel)
     });
     let loaded = more
@@ -325,13 +343,7 @@ fn main() -> ExitCode {
     for line in ledger.iter().flat_map(|ledger| ledger.lines()) {
         println!("{line}");
     }
-    let times = pool.times();
-    for (took, name) in times.iter().take(SLOWEST_SHOWN) {
-        println!("slow: {name} took {:.0} s", took.as_secs_f64());
-    }
-    let all: Duration = times.iter().map(|(took, _)| *took).sum();
-    println!("slow: all {} took {:.0} s", times.len(), all.as_secs_f64());
-    if let Err(error) = publish() {
+    if let Err(error) = publish(&pool.times()) {
         eprintln!("cannot write what was measured: {error:#}");
         return ExitCode::FAILURE;
     }

@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use pghot_sim::run::{Run, Simulation};
-use pghot_sim::scenario::Scenario;
+use pghot_sim::scenario::{Scenario, thin};
 use pghot_sim::systems::Setting;
 
 fn run(name: &str, system: &str, seed: u64, settings: &[(&str, &str)]) -> Run {
@@ -16,7 +16,9 @@ fn run(name: &str, system: &str, seed: u64, settings: &[(&str, &str)]) -> Run {
     scenario.seed = seed;
     let own = |(name, value): &(&str, &str)| -> Setting { (name.to_string(), value.to_string()) };
     let settings: Vec<Setting> = settings.iter().map(own).collect();
-    let simulation = Simulation::new(&scenario, system, &settings).unwrap();
+    // A page stands for four, or it would take minutes.
+    let thin = thin::scenario(&scenario, 4);
+    let simulation = Simulation::new(&thin, system, &settings).unwrap();
     simulation.finish(&mut |_, _| {})
 }
 

@@ -94,6 +94,22 @@ const fn cell(name: &'static str, source: &'static Alone, shape: &'static Shape)
 }
 
 impl Cell {
+    /// The same on each kernel also in the short form.
+    const fn each_kernel(self) -> Cell {
+        Cell {
+            test: self.test.each_kernel(),
+            ..self
+        }
+    }
+
+    /// The same in the long form alone: to its source the shape is like another one.
+    const fn long(self) -> Cell {
+        Cell {
+            test: self.test.long(),
+            ..self
+        }
+    }
+
     /// The same on one kernel alone, because on others the source is blind there.
     const fn only_on(self, kernel: &'static str) -> Cell {
         Cell {
@@ -148,23 +164,23 @@ static READ: Shape = Shape {
 
 /// Every cell. A shape that a source cannot see is missing here and explained in its README.
 static CELLS: &[Cell] = &[
-    cell("accuracy_hint_fault_scattered", &HINT_FAULT, &SCATTERED),
-    cell("accuracy_hint_fault_contiguous", &HINT_FAULT, &CONTIGUOUS),
-    cell("accuracy_hint_fault_thp", &HINT_FAULT, &THP),
-    cell("accuracy_pgtscan_scattered", &PGTSCAN, &SCATTERED),
-    cell("accuracy_pgtscan_contiguous", &PGTSCAN, &CONTIGUOUS),
+    cell("accuracy_hint_fault_scattered", &HINT_FAULT, &SCATTERED).each_kernel(),
+    cell("accuracy_hint_fault_contiguous", &HINT_FAULT, &CONTIGUOUS).long(),
+    cell("accuracy_hint_fault_thp", &HINT_FAULT, &THP).each_kernel(),
+    cell("accuracy_pgtscan_scattered", &PGTSCAN, &SCATTERED).each_kernel(),
+    cell("accuracy_pgtscan_contiguous", &PGTSCAN, &CONTIGUOUS).long(),
     cell("accuracy_pgtscan_thp", &PGTSCAN, &THP),
     cell("accuracy_pgtscan_shared", &PGTSCAN, &SHARED),
-    cell("accuracy_pgtscan_forks", &PGTSCAN, &FORKS),
+    cell("accuracy_pgtscan_forks", &PGTSCAN, &FORKS).long(),
     cell("accuracy_pgtscan_file", &PGTSCAN, &FILE),
-    cell("accuracy_page_cache_read", &PAGE_CACHE, &READ),
-    cell("accuracy_mglru_scattered", &MGLRU, &SCATTERED),
-    cell("accuracy_mglru_contiguous", &MGLRU, &CONTIGUOUS),
-    cell("accuracy_mglru_thp", &MGLRU, &THP),
+    cell("accuracy_page_cache_read", &PAGE_CACHE, &READ).each_kernel(),
+    cell("accuracy_mglru_scattered", &MGLRU, &SCATTERED).each_kernel(),
+    cell("accuracy_mglru_contiguous", &MGLRU, &CONTIGUOUS).long(),
+    cell("accuracy_mglru_thp", &MGLRU, &THP).each_kernel(),
     cell("accuracy_mglru_shared", &MGLRU, &SHARED),
-    cell("accuracy_mglru_forks", &MGLRU, &FORKS),
-    cell("accuracy_mglru_file", &MGLRU, &FILE),
-    cell("accuracy_generations_scattered", &GENERATIONS, &SCATTERED),
+    cell("accuracy_mglru_forks", &MGLRU, &FORKS).long(),
+    cell("accuracy_mglru_file", &MGLRU, &FILE).each_kernel(),
+    cell("accuracy_generations_scattered", &GENERATIONS, &SCATTERED).each_kernel(),
     cell("accuracy_generations_thp", &GENERATIONS, &THP).only_on("6.12"),
     cell("accuracy_generations_file", &GENERATIONS, &FILE).only_on("6.12"),
 ];

@@ -12,11 +12,12 @@ use crate::{Ctx, Test, page_cache};
 pub const TESTS: &[Test] = &[
     Test::new("accuracy_app_hint", "tiered3", |ctx| {
         hinted_pages(ctx, SHAPES)
-    }),
+    })
+    .each_kernel(),
     Test::new("accuracy_app_hint_file", "tiered3-disk", hinted_file),
-    Test::new("hints_by_command", "tiered3", by_command).once(),
-    Test::new("lying_hints_are_refused", "tiered3", lies).once(),
-    Test::new("hints_leave_nothing_behind", "tiered3", leave_nothing).once(),
+    Test::new("hints_by_command", "tiered3", by_command),
+    Test::new("lying_hints_are_refused", "tiered3", lies),
+    Test::new("hints_leave_nothing_behind", "tiered3", leave_nothing),
 ];
 
 const SOCKET: &str = "/run/pghot/hint.sock";

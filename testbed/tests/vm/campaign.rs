@@ -12,7 +12,7 @@ use crate::rig::{Daemon, LowerTier, finish, kernel_settings, promotes_all, round
 use crate::{Ctx, Test};
 
 /// Kills of the daemon.
-const KILLS: u64 = 12;
+const KILLS: u64 = 6;
 const LONG_KILLS: u64 = 100;
 
 /// All settings are changed so long after the first, in ms, and some more.
@@ -35,6 +35,7 @@ pub const TESTS: &[Test] = &[
         "tiered3",
         memory_comes_and_goes,
     )
+    .each_kernel()
     .limit(Duration::from_secs(7200))
     .long()
     .fresh(),

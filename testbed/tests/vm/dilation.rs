@@ -13,7 +13,7 @@ use crate::rig::number;
 use crate::{Ctx, Test};
 
 pub const TESTS: &[Test] =
-    &[Test::new("time_and_delays_are_slowed_as_asked", "bench", slowed).once()];
+    &[Test::new("time_and_delays_are_slowed_as_asked", "bench", slowed).long()];
 
 const DILATION: u32 = 10;
 

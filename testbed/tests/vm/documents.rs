@@ -18,7 +18,6 @@ pub const TESTS: &[Test] = &[Test::new(
     every_command_runs,
 )
 .limit(Duration::from_secs(1200))
-.once()
 .long()];
 
 /// Where a recording goes.

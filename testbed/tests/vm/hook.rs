@@ -13,7 +13,8 @@ pub const TESTS: &[Test] = &[Test::new(
     "the_hook_adds_less_than_a_third_to_a_hint_fault",
     "tiered3",
     adds_less_than_a_third,
-)];
+)
+.long()];
 
 /// Of the instructions of a touch that faults.
 const MOST: f64 = 0.3;

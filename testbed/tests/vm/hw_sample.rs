@@ -18,28 +18,29 @@ use crate::{Ctx, Test};
 pub const TESTS: &[Test] = &[
     Test::new("accuracy_hw_sample_scattered", "tiered3", |ctx| {
         find_hot(ctx, "anon 4K scattered", &[])
-    }),
+    })
+    .each_kernel(),
     Test::new("accuracy_hw_sample_contiguous", "tiered3", |ctx| {
         find_hot(ctx, "anon 4K contiguous", &["--layout", "contiguous"])
     })
-    .once(),
+    .long(),
     Test::new("accuracy_hw_sample_shared", "tiered3", |ctx| {
         find_hot(ctx, "shared tmpfs", &["--backing", "shared"])
-    }),
+    })
+    .long(),
     Test::new("accuracy_hw_sample_thp", "tiered3", |ctx| {
         find_hot(ctx, "THP", &["--backing", "thp"])
     })
     // On 7.2 a huge page whose soft-dirty bit was cleared seldom faults again.
     .only_on("6.12"),
-    Test::new("hw_samples_know_the_node", "tiered3", know_the_node).once(),
-    Test::new("hw_samples_leave_nothing_behind", "tiered3", leave_nothing).once(),
+    Test::new("hw_samples_know_the_node", "tiered3", know_the_node),
+    Test::new("hw_samples_leave_nothing_behind", "tiered3", leave_nothing),
     Test::new(
         "hw_samples_that_do_not_fit_are_counted",
         "tiered3",
         overflow,
-    )
-    .once(),
-    Test::new("hw_samples_need_a_pmu_and_rights", "tiered3", needs).once(),
+    ),
+    Test::new("hw_samples_need_a_pmu_and_rights", "tiered3", needs),
 ];
 
 const PAGE_FAULTS: [(&str, &str); 1] = [("PGHOT_HW_SAMPLE_EVENT", "page-faults")];

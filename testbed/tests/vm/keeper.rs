@@ -18,8 +18,7 @@ pub const TESTS: &[Test] = &[
         "without_its_keeper_the_daemon_ends",
         "tiered3",
         without_its_keeper,
-    )
-    .once(),
+    ),
     Test::new("the_daemon_is_not_root", "tiered3", the_daemon_is_not_root),
 ];
 

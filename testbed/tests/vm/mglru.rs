@@ -37,7 +37,8 @@ pub const TESTS: &[Test] = &[
         "mglru_survives_lru_gen_off",
         "tiered3",
         survives_lru_gen_off,
-    ),
+    )
+    .each_kernel(),
     Test::new(
         "mglru_survives_exits",
         "tiered3",

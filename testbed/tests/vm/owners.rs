@@ -15,8 +15,7 @@ pub const TESTS: &[Test] = &[Test::new(
     "an_excluded_cgroup_stays_and_all_are_counted",
     "tiered3",
     two_cgroups,
-)
-.once()];
+)];
 
 const MOUNT: &str = "/sys/fs/cgroup";
 const CONFIG: &str = "/tmp/policies.toml";

@@ -12,13 +12,15 @@ use crate::{Ctx, Test};
 pub const TESTS: &[Test] = &[
     Test::new("every_page_of_a_file", "tiered3-disk", |ctx| {
         every_page_of_a_file(ctx, "ext4")
-    }),
+    })
+    .each_kernel(),
     Test::new("every_page_of_a_file_on_xfs", "tiered3-disk", |ctx| {
         every_page_of_a_file(ctx, "xfs")
     }),
     Test::new("every_page_of_a_file_on_btrfs", "tiered3-disk", |ctx| {
         every_page_of_a_file(ctx, "btrfs")
-    }),
+    })
+    .long(),
     Test::new(
         "promotion_is_no_access",
         "tiered3-disk",

@@ -20,13 +20,9 @@ pub const TESTS: &[Test] = &[
         a_process_that_exits,
     )
     .limit(Duration::from_secs(400)),
-    Test::new("pgtscan_leaves_opted_out_alone", "tiered3", opted_out)
-        .once()
-        .fresh(),
-    Test::new("pgtscan_heeds_cgroups", "tiered3", heeds_cgroups)
-        .once()
-        .fresh(),
-    Test::new("pgtscan_switches_off", "tiered3", switches_off).once(),
+    Test::new("pgtscan_leaves_opted_out_alone", "tiered3", opted_out).fresh(),
+    Test::new("pgtscan_heeds_cgroups", "tiered3", heeds_cgroups).fresh(),
+    Test::new("pgtscan_switches_off", "tiered3", switches_off),
 ];
 
 /// An emulator clears accessed bits some thirty times slower than a machine does.

@@ -12,14 +12,13 @@ use crate::{Ctx, Test};
 
 pub const TESTS: &[Test] = &[
     Test::new("a_protected_cgroup_is_not_demoted", "tiered3", protect)
-        .once()
         .limit(Duration::from_secs(400)),
     Test::new(
         "who_is_furthest_above_his_share_goes_first",
         "tiered3",
         weight,
     )
-    .once()
+    .long()
     .limit(Duration::from_secs(400)),
 ];
 

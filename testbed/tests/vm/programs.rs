@@ -13,7 +13,8 @@ pub const TESTS: &[Test] = &[Test::new(
     "programs_load_where_the_table_says",
     "tiered3",
     programs_load,
-)];
+)
+.each_kernel()];
 
 const TABLES: &str = include_str!("../../../docs/kernels.md");
 

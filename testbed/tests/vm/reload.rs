@@ -16,14 +16,12 @@ pub const TESTS: &[Test] = &[
         "a_signal_has_the_config_file_read_again",
         "tiered3",
         a_signal_has_the_file_read_again,
-    )
-    .once(),
+    ),
     Test::new(
         "what_is_saved_outlives_the_daemon",
         "tiered3",
         what_is_saved_outlives_the_daemon,
-    )
-    .once(),
+    ),
 ];
 
 /// A program's pages go up while the file is read again and again; half of the times it is wrong,

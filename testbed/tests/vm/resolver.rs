@@ -22,7 +22,8 @@ pub const TESTS: &[Test] = &[
         "shared_memory_of_each_kind_is_found",
         "tiered3",
         shared_of_each_kind,
-    ),
+    )
+    .each_kernel(),
 ];
 
 /// Programs give back single pages of a huge page; what is left is still one folio.

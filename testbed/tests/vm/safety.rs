@@ -14,44 +14,39 @@ pub const TESTS: &[Test] = &[
         "settings_go_back_at_exit",
         "tiered3",
         settings_go_back_at_exit,
-    ),
+    )
+    .each_kernel(),
     Test::new(
         "both_killed_settings_can_be_put_back",
         "tiered3",
         both_killed_settings_can_be_put_back,
-    )
-    .once(),
+    ),
     Test::new(
         "a_second_daemon_is_refused",
         "tiered3",
         a_second_daemon_is_refused,
-    )
-    .once(),
+    ),
     Test::new(
         "a_corrupt_state_file_stops_the_start",
         "tiered3",
         a_corrupt_state_file,
-    )
-    .once(),
+    ),
     Test::new(
         "missing_capabilities_are_named",
         "tiered3",
         missing_capabilities_are_named,
-    )
-    .once(),
+    ),
     Test::new(
         "without_debugfs_the_rest_runs",
         "tiered3-bare",
         without_debugfs,
-    )
-    .once(),
+    ),
     Test::new("without_btf_it_says_so", "tiered3", without_btf),
     Test::new(
         "a_wrong_target_is_refused",
         "tiered3",
         a_wrong_target_is_refused,
-    )
-    .once(),
+    ),
     Test::new(
         "a_process_that_exits_costs_nothing",
         "tiered3",
@@ -61,20 +56,19 @@ pub const TESTS: &[Test] = &[
         "tunables_change_at_run_time",
         "tiered3",
         tunables_change_at_run_time,
-    )
-    .once(),
+    ),
     Test::new(
         "sources_switch_at_run_time",
         "tiered3",
         sources_switch_at_run_time,
-    ),
+    )
+    .each_kernel(),
     Test::new(
         "a_setting_that_others_change_is_taken_back",
         "tiered3",
         a_setting_that_others_change,
-    )
-    .once(),
-    Test::new("an_idle_daemon_is_idle", "tiered3", an_idle_daemon_is_idle).once(),
+    ),
+    Test::new("an_idle_daemon_is_idle", "tiered3", an_idle_daemon_is_idle),
 ];
 
 /// What an idle daemon may cost in a second, as starts of a program.

@@ -9,8 +9,8 @@ use crate::rig::{Daemon, kernel_settings, number, start_hotset};
 use crate::{Ctx, Test};
 
 pub const TESTS: &[Test] = &[
-    Test::new("old_threads_are_visited_often", "tiered3", old_threads),
-    Test::new("new_threads_need_no_pulse", "tiered3", new_threads).once(),
+    Test::new("old_threads_are_visited_often", "tiered3", old_threads).each_kernel(),
+    Test::new("new_threads_need_no_pulse", "tiered3", new_threads),
 ];
 
 /// Pages of the lower tier that are touched again and again, but too seldom to be promoted, so that

@@ -15,8 +15,8 @@ use crate::rig::{Daemon, UNHURRIED, end_hog, go, hog_in, hold_hotset_in, start_h
 use crate::{Ctx, Test};
 
 pub const TESTS: &[Test] = &[
-    Test::new("a_session_of_top_shows_how_pages_go_up", "tiered3", session).once(),
-    Test::new("a_live_heatmap_is_drawn_again", "tiered3", live_heatmap).once(),
+    Test::new("a_session_of_top_shows_how_pages_go_up", "tiered3", session),
+    Test::new("a_live_heatmap_is_drawn_again", "tiered3", live_heatmap),
 ];
 
 /// Columns and lines of the terminal.

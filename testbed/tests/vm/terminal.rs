@@ -10,11 +10,8 @@ use crate::rig::{Daemon, promotes_all};
 use crate::session::make_terminals;
 use crate::{Ctx, Test};
 
-pub const TESTS: &[Test] = &[Test::new(
-    "a_terminal_outlives_the_daemon",
-    "tiered3",
-    outlives,
-)];
+pub const TESTS: &[Test] =
+    &[Test::new("a_terminal_outlives_the_daemon", "tiered3", outlives).long()];
 
 const LIMIT: Duration = Duration::from_secs(60);
 

@@ -12,7 +12,8 @@ pub const TESTS: &[Test] = &[
         "nodes_and_tiers_are_as_declared",
         "tiered3",
         nodes_and_tiers_are_as_declared,
-    ),
+    )
+    .each_kernel(),
     Test::new(
         "nodes_and_tiers_are_as_declared",
         "tiered3-roomy",
@@ -37,50 +38,41 @@ pub const TESTS: &[Test] = &[
         "exec_returns_status_and_output",
         "tiered3",
         exec_returns_status_and_output,
-    )
-    .once(),
+    ),
     Test::new(
         "output_comes_while_running",
         "tiered3",
         output_comes_while_running,
-    )
-    .once(),
+    ),
     Test::new(
         "large_files_and_output_survive",
         "tiered3",
         large_files_and_output_survive,
-    )
-    .once(),
+    ),
     Test::new(
         "sweep_finds_what_is_left",
         "tiered3",
         sweep_finds_what_is_left,
-    )
-    .once(),
-    Test::new("a_panic_fails_at_once", "tiered3", a_panic_fails_at_once)
-        .fresh()
-        .once(),
+    ),
+    Test::new("a_panic_fails_at_once", "tiered3", a_panic_fails_at_once).fresh(),
     Test::new(
         "a_killed_guest_fails_at_once",
         "tiered3",
         a_killed_guest_fails_at_once,
     )
-    .fresh()
-    .once(),
+    .fresh(),
     Test::new(
         "a_hang_is_cut_by_the_limit",
         "tiered3",
         a_hang_is_cut_by_the_limit,
     )
-    .fresh()
-    .once(),
+    .fresh(),
     Test::new(
         "power_off_ends_the_emulator",
         "tiered3",
         power_off_ends_the_emulator,
     )
-    .fresh()
-    .once(),
+    .fresh(),
 ];
 
 /// A failure must show within this time, which a busy host can keep.

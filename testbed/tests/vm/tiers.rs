@@ -35,14 +35,17 @@ pub const TESTS: &[Test] = &[
         "a_full_top_tier_makes_room",
         "tiered3",
         a_full_top_tier_makes_room,
-    ),
+    )
+    .each_kernel(),
     Test::new(
         "what_goes_up_is_looked_at_again",
         "tiered3",
         what_goes_up_is_looked_at_again,
     )
+    .long()
     .fresh(),
     Test::new("demotion_never_swaps", "tiered3-disk", demotion_never_swaps)
+        .each_kernel()
         .limit(Duration::from_secs(400))
         .fresh(),
     Test::new(
@@ -50,18 +53,19 @@ pub const TESTS: &[Test] = &[
         "tiered3",
         an_offlined_node_is_let_go,
     )
+    .each_kernel()
     .fresh(),
     Test::new(
         "without_a_lower_tier_it_says_so",
         "flat",
         without_a_lower_tier,
-    )
-    .once(),
+    ),
     Test::new(
         "doctor_reports_the_machine",
         "tiered3",
         doctor_reports_the_machine,
-    ),
+    )
+    .each_kernel(),
     Test::new(
         "the_kernels_shortcut_is_reported",
         "tiered3-roomy",

@@ -24,7 +24,8 @@ pub const TESTS: &[Test] = &[
     }),
     Test::new("all_sources_count_it_once", "tiered3", |ctx| {
         each_access_counts_once(ctx, ALL)
-    }),
+    })
+    .each_kernel(),
     Test::new(
         "page_tables_see_what_hint_faults_do_not",
         "tiered3",

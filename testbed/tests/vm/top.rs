@@ -15,9 +15,8 @@ pub const TESTS: &[Test] = &[
         "top_shows_who_has_far_memory_and_what_moves",
         "tiered3",
         shows,
-    )
-    .once(),
-    Test::new("a_group_reads_and_changes_nothing", "tiered3", readers).once(),
+    ),
+    Test::new("a_group_reads_and_changes_nothing", "tiered3", readers),
 ];
 
 /// The workload's cgroup.

@@ -16,16 +16,13 @@ use crate::{Ctx, Test};
 pub const TESTS: &[Test] = &[
     Test::new("the_witness_counts_every_access", "tiered3", |ctx| {
         watched(ctx, still)
-    })
-    .once(),
+    }),
     Test::new("the_witness_follows_pages_that_move", "tiered3", |ctx| {
         watched(ctx, moving)
-    })
-    .once(),
+    }),
     Test::new("the_witness_tells_programs_apart", "tiered3", |ctx| {
         watched_on(ctx, 1, beside_another)
-    })
-    .once(),
+    }),
 ];
 
 /// Runs a test in a guest of its own, which has the plugin.

@@ -12,11 +12,11 @@ use crate::rig::number;
 use crate::{Ctx, Test};
 
 pub const TESTS: &[Test] = &[
-    Test::new("moved_pages_come_back_whole", "tiered3", moved_pages).once(),
-    Test::new("autonuma_leaves_zeros", "tiered3", autonuma).once(),
-    Test::new("threads_search_alike", "tiered3", searches).once(),
-    Test::new("touched_pages_are_marked_again", "tiered3", small_tlbs).once(),
-    Test::new("workloads_print_what_is_documented", "tiered3", samples).once(),
+    Test::new("moved_pages_come_back_whole", "tiered3", moved_pages),
+    Test::new("autonuma_leaves_zeros", "tiered3", autonuma),
+    Test::new("threads_search_alike", "tiered3", searches),
+    Test::new("touched_pages_are_marked_again", "tiered3", small_tlbs),
+    Test::new("workloads_print_what_is_documented", "tiered3", samples),
 ];
 
 /// Runs a workload to its end and returns its lines.

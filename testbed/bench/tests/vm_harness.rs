@@ -32,7 +32,7 @@ fn a_small_comparison_is_run_judged_and_resumed() {
         "--seeds",
         "1",
         "--guest-s",
-        "2",
+        "6",
         "--dilation",
         "1",
     ];

@@ -158,13 +158,16 @@ impl Guest {
         let (fast, slow) = (&tiers[0], &tiers[tiers.len() - 1]);
         let room_mib = match self.scope {
             Scope::Nothing => room::as_it_is(vm, fast[0])?,
-            _ => room::level(vm, fast[0], self.machine.nodes[fast[0]].memory_mib)?,
+            _ => {
+                let memory_mib = self.machine.nodes[fast[0]].memory_mib;
+                room::level(vm, fast[0], memory_mib, setting.room_percent)?
+            }
         };
         let prepared = workload.prepare(&Job {
             vm,
             setting,
             size_mib: match workload.size {
-                Size::RoomPercent(percent) => room_mib * percent / 100,
+                Size::RoomPercent(percent) => room_mib * percent / u64::from(setting.room_percent),
                 Size::Mib(mib) => mib,
             },
             room_mib,

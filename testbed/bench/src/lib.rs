@@ -16,9 +16,11 @@
 //! | [`measures`] | the numbers that a run is judged by |
 //! | [`summary`] | medians of each workload under each system, and who wins, by a test |
 //! | [`model`] | the same cells in the simulator: how far it predicts them |
+//! | [`advice`] | what `pghot advise` says of them, beside what was measured |
 //! | [`kernel_tables`] | what the kernel does without any system: moves by batch, balancing |
 //! | [`report`] | JSON, CSV, tables and pages |
 
+pub mod advice;
 pub mod bounds;
 pub mod cell;
 pub mod guest;

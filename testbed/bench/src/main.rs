@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
+use pghot_bench::advice;
 use pghot_bench::cell::{Guest, Outcome};
 use pghot_bench::kernel_tables::{self, KernelTables};
 use pghot_bench::matrix::{Matrix, Store};
@@ -89,6 +90,22 @@ struct Args {
     /// Run each cell in the simulator too, and say how far it predicts the guest
     #[arg(long)]
     model: bool,
+
+    /// What the top tier has room for, in percent of what is usual: the same workloads with less of
+    /// it; without balancing only the first
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        value_delimiter = ',',
+        default_value = "100"
+    )]
+    #[arg(value_parser = clap::value_parser!(u32).range(20..=100))]
+    rooms: Vec<u32>,
+
+    /// Compare the slowdown of each cell with the interval that `pghot advise` gives; with
+    /// `--store` that is what is stored
+    #[arg(long)]
+    advice: bool,
 
     /// Take the results into the repository: as data in this folder, and as tables of bench.md and
     /// the README; of the demo, as that of the README
@@ -196,6 +213,7 @@ fn matrix(args: &Args, left_out: &mut Vec<Failure>) -> Result<Matrix> {
         guest_s: args.guest_s.unwrap_or(preset.guest_s()),
         threads: args.threads,
         dilation: args.dilation.unwrap_or(preset.dilation()),
+        rooms_percent: args.rooms.clone(),
     })
 }
 
@@ -399,18 +417,27 @@ fn publish(
         failures,
     };
     report::write(&args.out, &results, outcomes)?;
+    let mut tell = |cell: &Setting| eprintln!("in the model: {}", cell.title());
     let pairs = match args.model {
-        true => model::compare(outcomes, &mut |cell| {
-            eprintln!("in the model: {}", cell.title())
-        })?,
+        true => model::compare(outcomes, &mut tell)?,
         false => Vec::new(),
     };
-    if let Some(docs) = &args.store {
-        report::docs::store(&args.out.join("bench.json"), &pairs, docs)?;
+    let advice = match args.advice {
+        true => Some(advice::check(outcomes, &costs, &mut tell)?),
+        false => None,
+    };
+    let bench_json = args.out.join("bench.json");
+    match (&args.store, &advice) {
+        (Some(docs), Some(checked)) => report::docs::store_advice(&bench_json, checked, docs)?,
+        (Some(docs), None) => report::docs::store(&bench_json, &pairs, docs)?,
+        (None, _) => {}
     }
     print!("{}", report::table(&groups));
     if args.model {
         print!("\nGuest / model:\n\n{}", report::accuracy::of_pairs(&pairs));
+    }
+    if let Some(checked) = &advice {
+        print!("\nSlowdowns:\n\n{}", report::advice::of_checked(checked));
     }
     println!("\nall of it: {}", args.out.join("bench.html").display());
     Ok(())

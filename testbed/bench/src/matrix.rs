@@ -39,6 +39,9 @@ pub struct Matrix {
     pub threads: u32,
     /// How many times slower than the host's the guests' clocks run.
     pub dilation: u32,
+    /// The top tier's room, in percent of the usual one. Without balancing only the first is run:
+    /// what it takes with another follows from where the pages lie.
+    pub rooms_percent: Vec<u32>,
 }
 
 impl Matrix {
@@ -70,17 +73,27 @@ impl Matrix {
         let mut cells = Vec::new();
         for workload in known {
             for backing in self.backings_of(&workload) {
-                cells.push(Setting {
-                    workload: workload.name.to_owned(),
-                    system: system.to_owned(),
-                    seed,
-                    accesses: workload.per_host_s * self.guest_s * u64::from(self.dilation),
-                    threads: self.threads,
-                    backing,
-                    machine: self.machine.clone(),
-                    kernel: kernel.to_owned(),
-                    dilation: self.dilation,
-                });
+                let rooms = match system {
+                    "none" => 1,
+                    _ => self.rooms_percent.len(),
+                };
+                cells.extend(
+                    self.rooms_percent
+                        .iter()
+                        .take(rooms)
+                        .map(|room_percent| Setting {
+                            workload: workload.name.to_owned(),
+                            system: system.to_owned(),
+                            seed,
+                            accesses: workload.per_host_s * self.guest_s * u64::from(self.dilation),
+                            threads: self.threads,
+                            backing: backing.clone(),
+                            machine: self.machine.clone(),
+                            kernel: kernel.to_owned(),
+                            dilation: self.dilation,
+                            room_percent: *room_percent,
+                        }),
+                );
             }
         }
         cells
@@ -181,6 +194,7 @@ mod tests {
             guest_s: 2,
             threads: 1,
             dilation: 10,
+            rooms_percent: vec![100],
         }
     }
 
@@ -192,6 +206,20 @@ mod tests {
             order,
             [(1, "none"), (1, "pghot"), (2, "pghot"), (2, "none")]
         );
+    }
+
+    #[test]
+    fn doing_nothing_is_run_in_one_room() {
+        let rooms = Matrix {
+            rooms_percent: vec![100, 50],
+            seeds: 1,
+            ..matrix()
+        };
+        let cells = rooms.cells();
+        let of = |cell: &Setting| (cell.system.clone(), cell.room_percent);
+        let cells: Vec<_> = cells.iter().map(of).collect();
+        let expected = [("none", 100), ("pghot", 100), ("pghot", 50)];
+        assert_eq!(cells, expected.map(|(name, room)| (name.to_owned(), room)));
     }
 
     #[test]

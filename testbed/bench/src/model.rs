@@ -22,7 +22,7 @@ use crate::room::{FULL_MIB, MAKING_MIB};
 use crate::setting::Setting;
 
 /// Workloads that nobody looks at while the model is mended: what it is worth elsewhere.
-const HELD_OUT: [&str; 5] = ["chunks", "drift", "neighbour", "oversized", "sparse"];
+pub const HELD_OUT: [&str; 5] = ["chunks", "drift", "neighbour", "oversized", "sparse"];
 
 /// How far shares may be apart.
 const SHARE_TOLERANCE: f64 = 0.05;
@@ -33,7 +33,7 @@ const MOVES_TOLERANCE: f64 = 0.25;
 const FEW_MOVES: f64 = 0.02;
 
 /// What is compared.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Seen {
     /// Share of the accesses that the top tier served, by halves of the time.
     pub near: [f64; 2],
@@ -121,6 +121,7 @@ fn access_ns(setting: &Setting, outcomes: &[Outcome]) -> Option<f64> {
         Setting {
             system: setting.system.clone(),
             seed: setting.seed,
+            room_percent: setting.room_percent,
             ..other.setting.clone()
         } == *setting
     };
@@ -142,7 +143,7 @@ fn backing(name: &str) -> Option<Backing> {
 
 /// The cell as a scenario; none if it cannot be modelled: without a model of the system or of its
 /// kind of memory, without a run under no balancing, or if its accesses are not known.
-fn scenario(outcome: &Outcome, outcomes: &[Outcome]) -> Result<Option<Scenario>> {
+pub fn scenario(outcome: &Outcome, outcomes: &[Outcome]) -> Result<Option<Scenario>> {
     let setting = &outcome.setting;
     let (true, Some(backing), Some(access_ns), Some(benchmark), Some(pages)) = (
         has_model(setting),
@@ -237,7 +238,8 @@ impl Seen {
         })
     }
 
-    fn in_model(run: &Run) -> Seen {
+    /// What the model counted.
+    pub fn in_model(run: &Run) -> Seen {
         let half = run
             .series
             .iter()

@@ -23,10 +23,11 @@ pub const MAKING_MIB: u64 = 64;
 /// from the start.
 pub const FULL_MIB: u64 = 32;
 
-/// Leaves as much room in a node of so much memory as every guest has; returns how much, in MiB.
-pub fn level(vm: &Vm, nid: usize, memory_mib: u64) -> Result<u64> {
+/// Leaves as much room in a node of so much memory as every guest has, or so many percent of that;
+/// returns how much, in MiB.
+pub fn level(vm: &Vm, nid: usize, memory_mib: u64, percent: u32) -> Result<u64> {
     reserve(vm, nid, 0)?;
-    let wanted_mib = memory_mib * SHARE.0 / SHARE.1;
+    let wanted_mib = memory_mib * SHARE.0 / SHARE.1 * u64::from(percent) / 100;
     // One huge page is left, so that what is taken in between makes no difference.
     let beyond_mib = free_mib(vm, nid)?.saturating_sub(MAKING_MIB + wanted_mib + 2);
     reserve(vm, nid, beyond_mib)?;

@@ -23,6 +23,17 @@ pub struct Setting {
     pub kernel: String,
     /// How many times slower than the host's the guest's clock runs.
     pub dilation: u32,
+    /// What of the room for workloads the top tier has, in percent: with less, a workload of the
+    /// same memory has less of it near.
+    #[serde(default = "all_of_it")]
+    pub room_percent: u32,
+}
+
+/// As cells are without a word about it.
+pub const ALL_OF_IT: u32 = 100;
+
+fn all_of_it() -> u32 {
+    ALL_OF_IT
 }
 
 impl Setting {
@@ -38,12 +49,25 @@ impl Setting {
             threads,
             seed,
             dilation,
+            room_percent,
         } = self;
         let slower = match dilation {
             1 => String::new(),
             by => format!("-slower{by}"),
         };
-        format!("{kernel}-{workload}-{backing}-{system}-{accesses}x{threads}-{seed}{slower}")
+        let room = match *room_percent {
+            ALL_OF_IT => String::new(),
+            percent => format!("-room{percent}"),
+        };
+        format!("{kernel}-{workload}-{backing}-{system}-{accesses}x{threads}-{seed}{slower}{room}")
+    }
+
+    /// The workload, and its room if that is not the usual one.
+    pub fn subject(&self) -> String {
+        match self.room_percent {
+            ALL_OF_IT => self.workload.clone(),
+            percent => format!("{} in {percent} % of the room", self.workload),
+        }
     }
 
     /// The same for people.
@@ -53,13 +77,13 @@ impl Setting {
             false => format!("run {}", self.seed),
         };
         let Setting {
-            workload,
             backing,
             system,
             kernel,
             ..
         } = self;
-        format!("{workload}, {backing}, kernel {kernel}, {run}: {system}")
+        let subject = self.subject();
+        format!("{subject}, {backing}, kernel {kernel}, {run}: {system}")
     }
 
     /// Whether it only has the emulator translate all code: its result does not count.

@@ -23,6 +23,7 @@ pub fn outcome(workload: &str, system: &str) -> Outcome {
             machine: "bench".to_owned(),
             kernel: "7".to_owned(),
             dilation: 1,
+            room_percent: 100,
         },
         release: "7.2".to_owned(),
         pays: true,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::{Arguments, Failed, Trial};
-use pghot_bench::setting::Setting;
+use pghot_bench::setting::{ALL_OF_IT, Setting};
 use pghot_bench::systems;
 use pghot_bench::workloads::{self, Job, Ran};
 use pghot_testbed::{Kernel, Machine, Spec, Vm, guest_binaries, program};
@@ -46,6 +46,7 @@ fn run(name: &str, system: &str, operations: u64) -> Result<Ran> {
         machine: MACHINE.to_owned(),
         kernel: "6.12".to_owned(),
         dilation: 1,
+        room_percent: ALL_OF_IT,
     };
     let prepared = workload.prepare(&Job {
         vm: &vm,

@@ -8,8 +8,10 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use super::accuracy::{self, array};
+use super::advice;
 use super::demo;
 use super::figure::figure;
+use crate::advice::Checked;
 use crate::measures::with_commas;
 use crate::model::Pair;
 
@@ -40,6 +42,12 @@ const RESULTS: Stored = (
 const ACCURACY: Stored = (
     "data/model.json",
     &[("simulator.md", RESULTS_HERE, accuracy::table)],
+);
+
+/// What `pghot advise` says, and what came to pass.
+const ADVICE: Stored = (
+    "data/advice.json",
+    &[("sizing.md", RESULTS_HERE, advice::table)],
 );
 
 /// What `make demo` shows.
@@ -81,6 +89,18 @@ pub fn store(bench_json: &Path, pairs: &[Pair], docs: &Path) -> Result<()> {
         "pairs": pairs,
     });
     put(&ACCURACY, &data, docs)
+}
+
+/// Takes what was asked of `pghot advise` into `docs`, and nothing else of that comparison.
+pub fn store_advice(bench_json: &Path, checked: &[Checked], docs: &Path) -> Result<()> {
+    let all: Value = serde_json::from_str(&read(bench_json)?)?;
+    let data = json!({
+        "commit": commit()?,
+        "emulator": all["emulator"],
+        "releases": releases(&all),
+        "checked": checked,
+    });
+    put(&ADVICE, &data, docs)
 }
 
 /// Takes what a demo wrote into `docs`, without its single runs.

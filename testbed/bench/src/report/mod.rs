@@ -17,6 +17,7 @@ use crate::setting::Setting;
 use crate::summary::{Group, Line};
 
 pub mod accuracy;
+pub mod advice;
 mod compare;
 pub mod demo;
 pub mod docs;

@@ -86,7 +86,7 @@ pub fn summarize(outcomes: &[Outcome], costs: &Costs) -> Vec<Group> {
     };
     let key = |outcome: &'_ Outcome| {
         let of = &outcome.setting;
-        [of.kernel.clone(), of.workload.clone(), of.backing.clone()]
+        [of.kernel.clone(), of.subject(), of.backing.clone()]
     };
     let mut keys: Vec<[String; 3]> = outcomes.iter().map(key).collect();
     keys = in_order(keys);

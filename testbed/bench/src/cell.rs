@@ -156,13 +156,7 @@ impl Guest {
         self.clean_up(setting)?;
         let tiers = self.machine.tiers();
         let (fast, slow) = (&tiers[0], &tiers[tiers.len() - 1]);
-        let room_mib = match self.scope {
-            Scope::Nothing => room::as_it_is(vm, fast[0])?,
-            _ => {
-                let memory_mib = self.machine.nodes[fast[0]].memory_mib;
-                room::level(vm, fast[0], memory_mib, setting.room_percent)?
-            }
-        };
+        let room_mib = self.make_room(fast[0], setting.room_percent)?;
         let prepared = workload.prepare(&Job {
             vm,
             setting,
@@ -219,6 +213,14 @@ impl Guest {
         };
         self.stop()?;
         Ok(outcome)
+    }
+
+    /// What a node has for the workload, in MiB.
+    fn make_room(&self, nid: usize, percent: u32) -> Result<u64> {
+        match self.scope {
+            Scope::Nothing => room::as_it_is(&self.vm, nid),
+            _ => room::level(&self.vm, nid, self.machine.nodes[nid].memory_mib, percent),
+        }
     }
 
     /// What the workload before has left behind goes.

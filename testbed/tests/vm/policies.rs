@@ -44,8 +44,8 @@ fn weight(ctx: &mut Ctx) -> Result<()> {
     })
 }
 
-/// The names of the cgroups, first who stays, make a config. In the short form one way only, against
-/// the order in which they were made.
+/// The names of the cgroups, first who stays, make a config. In the short form one way only,
+/// against the order in which they were made.
 fn both_ways(vm: &Vm, config: impl Fn(&str, &str) -> String) -> Result<()> {
     vm.write(DEMOTION, "true")?;
     vm.write(&format!("{MOUNT}/cgroup.subtree_control"), "+memory")?;

@@ -33,7 +33,8 @@ pub fn of_checked(checked: &[Checked]) -> String {
         let percent = 100 * it.top_mib / it.memory_mib.max(1);
         let verdict = if it.is_inside() { "inside" } else { "outside" };
         text += &format!(
-            "| {} | {} | {} MiB | {percent} % | {:.1} % | {:.1} % | {:.1} to {:.1} % | {verdict} |\n",
+            "| {} | {} | {} MiB | {percent} % | {:.1} % | {:.1} % | {:.1} to {:.1} % | \
+             {verdict} |\n",
             it.setting.workload,
             it.setting.system,
             it.top_mib,

@@ -359,7 +359,7 @@ mod tests {
     #[test]
     fn the_documents_show_the_data_of_the_repository() {
         let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
-        for (data, parts) in [RESULTS, ACCURACY, DEMO] {
+        for (data, parts) in [RESULTS, ACCURACY, ADVICE, DEMO] {
             let data: Value = serde_json::from_str(&read(&docs.join(data)).unwrap()).unwrap();
             for (document, marker, make) in parts {
                 let text = read(&docs.join(document)).unwrap();

@@ -1,8 +1,8 @@
 # make setup        install what is missing on this host, fetch the stock kernels
 # make build        build everything, optimised
 # make demo         show promotion in an emulated machine with slow memory
-# make test         every check and every test, those in emulated machines included
-# make test-long    the same, no run cut short, and what only measures: an hour and a half
+# make test         every check, the unit tests, and tests in emulated machines: most of an hour
+# make test-long    all tests on every kernel, no run cut short, and what only measures: hours
 # make lint         formats and clippy, warnings are errors
 # make unit         the tests that need no emulated machine
 # make vm-6.12      the tests in emulated machines on one kernel of testbed/kernels.toml

@@ -5,11 +5,11 @@
 #
 # and before it stands why each one failed, once more: the test itself may be an hour up.
 #
-#   testbed/run-tests.sh           all of them
+#   testbed/run-tests.sh           those that need no guest, and those of `make test` in guests
 #   testbed/run-tests.sh unit      those that need no guest
 #   testbed/run-tests.sh KERNEL    those in guests, on one kernel of kernels.toml
 #
-# With PGHOT_LONG=1 runs are not cut short when they are decided, and tests that measure run too.
+# With PGHOT_LONG=1 all tests run on every kernel, and no run is cut short when it is decided.
 #
 # Everything runs optimised, which is what the tests in guests test, and is built once: the same
 # packages are named each time, because cargo builds a package anew when others ask for other

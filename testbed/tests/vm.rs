@@ -1,6 +1,6 @@
-//! Tests in guests: each runs on every kernel of `kernels.toml`, on the machine it declares. The
-//! short form of the whole, without a choice of tests and without `PGHOT_LONG=1`, runs on all but
-//! the first kernel only those that are about what a kernel may change.
+//! Tests in guests: each runs on every kernel of `kernels.toml`, on the machine it declares. Where
+//! no tests are selected and `PGHOT_LONG` is not set, kernels beside the first run only those that
+//! are marked [`Test::each_kernel`].
 //!
 //! A trial is named `kernel::machine::test`. Guests are reused between tests of the same kernel and
 //! machine unless a test asks for a fresh one; a test that fails, or leaves a process behind, costs

@@ -192,10 +192,10 @@ struct search {
 };
 
 /*
- * That of the call under way: there is one at a time, because a batch is in the maps above. It is
- * in a map, too, as global data are since 5.2, and not on the stack: what is there the verifier
- * knows by value, so that it tells apart each phase with each known number. Linux 7.2 does so in
- * 467,011 steps of the million that it allows, and takes half a minute of an emulated CPU for it.
+ * The search of the call under way. There is one call at a time, because its batch is in the maps
+ * above. Global data (since 5.2) and not a variable on the stack: the verifier tracks values on the
+ * stack, and would check each phase with each known value. On 7.2 that took 467,011 steps of the
+ * 1,000,000 that it allows; it does not track what is in a map, and takes 2,210.
  */
 static struct search search;
 

@@ -1,32 +1,31 @@
 //! What `pghot advise` says of a cell, beside what was measured: does the slowdown lie in its
 //! interval?
 //!
-//! The model plays the cell as [`crate::model`] does, what it counts is scored as what a guest
-//! counts, and as in `advise` the lower tier may serve more or less of the accesses by the model's
-//! published factor. The slowdown is that of the program, against everything in the top tier:
-//! memory, and what its own threads pay for faults and moves.
+//! The model plays the cell as [`crate::model`] does, and what it counts is scored as what a guest
+//! counts. The interval is that of `advise` ([`Came::slowdown_percent`]): the lower tier may serve
+//! more or less of the accesses by the model's published factor. The slowdown is that of the
+//! program, against everything in the top tier: memory, and what its own threads pay for faults and
+//! moves.
 
 use anyhow::Result;
 use pghot_sim::advise::interval::model_factor;
+use pghot_sim::advise::point::Came;
 use pghot_sim::machine::PAGES_PER_MIB;
-use pghot_sim::run::Simulation;
-use pghot_witness::counts::NodeCounts;
-use pghot_witness::report::Report;
+use pghot_sim::run::Run;
 use serde::{Deserialize, Serialize};
 
+use crate::bounds;
 use crate::cell::Outcome;
 use crate::guest::Growth;
-use crate::model::{self, HELD_OUT, Seen};
+use crate::model;
 use crate::score::{Costs, Score};
 use crate::setting::Setting;
 
-/// A measured slowdown and a foretold one, in percent.
+/// A measured slowdown and a predicted one, in percent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Checked {
     /// What was run.
     pub setting: Setting,
-    /// Whether nobody looked at the workload while the model was mended.
-    pub is_held_out: bool,
     /// What the top tier had room for, in MiB.
     pub top_mib: u64,
     /// Memory of the workload, in MiB.
@@ -42,7 +41,7 @@ pub struct Checked {
 }
 
 impl Checked {
-    /// Whether what was foretold came to pass.
+    /// Whether the measured slowdown lies in the interval.
     pub fn is_inside(&self) -> bool {
         (self.low_percent..=self.high_percent).contains(&self.measured_percent)
     }
@@ -55,126 +54,110 @@ pub fn check(
     tell: &mut dyn FnMut(&Setting),
 ) -> Result<Vec<Checked>> {
     let mut all = Vec::new();
-    for outcome in outcomes {
-        let setting = &outcome.setting;
-        let scenario = model::scenario(outcome, outcomes)?;
-        let (Some(scenario), true) = (scenario, setting.system != "none") else {
+    let moving = outcomes.iter().filter(|it| it.setting.system != "none");
+    for outcome in moving {
+        let Some(run) = model::play(outcome, outcomes, tell)? else {
             continue;
         };
-        tell(setting);
-        let run = Simulation::new(&scenario, &setting.system, &[])?.finish(&mut |_, _| {});
-        let counters = &run.counters;
-        let far = counters.accesses.saturating_sub(counters.near_accesses);
-        let far_share = far as f64 / counters.accesses.max(1) as f64;
-        let factor = model_factor(&setting.system);
-        let seen = Seen::in_model(&run);
-        let at =
-            |factor: f64| slowdown_percent(&as_modelled(outcome, &seen, far_share * factor), costs);
+        let near_s = bounds::memory_s(outcome, costs, 1.0);
+        let came = came(outcome, &run, near_s, costs);
+        let factor = model_factor(&outcome.setting.system);
         all.push(Checked {
-            setting: setting.clone(),
-            is_held_out: HELD_OUT.contains(&setting.workload.as_str()),
+            setting: outcome.setting.clone(),
             top_mib: outcome.room_pages / PAGES_PER_MIB,
             memory_mib: outcome.ready["pages"].as_u64().unwrap_or(0) / PAGES_PER_MIB,
-            measured_percent: slowdown_percent(outcome, costs),
-            model_percent: at(1.0),
-            low_percent: at(1.0 / factor),
-            high_percent: at(factor),
+            measured_percent: 100.0 * (Score::new(outcome, costs).program_s() / near_s - 1.0),
+            model_percent: came.slowdown_percent(near_s, 1.0),
+            low_percent: came.slowdown_percent(near_s, 1.0 / factor),
+            high_percent: came.slowdown_percent(near_s, factor),
         });
     }
     Ok(all)
 }
 
-/// Of the program's own threads.
-fn slowdown_percent(run: &Outcome, costs: &Costs) -> f64 {
-    let score = Score::new(run, costs);
-    let nothing = Seen::default();
-    let near_s = Score::new(&as_modelled(run, &nothing, 0.0), costs).memory_s;
-    100.0 * ((score.memory_s + score.stolen_s) / near_s - 1.0)
-}
-
-/// The same accesses, of which the lower tier served this share of those beyond the cache, and the
-/// model's faults and moves.
-fn as_modelled(run: &Outcome, seen: &Seen, far_share: f64) -> Outcome {
-    let nodes = &run.witness.nodes;
-    let accesses: u64 = nodes.iter().map(NodeCounts::accesses).sum();
-    let misses: u64 = nodes.iter().map(|node| node.misses).sum();
-    let far = (misses as f64 * far_share.min(1.0)) as u64;
-    let node = |loads, misses| NodeCounts {
-        loads,
-        stores: 0,
-        misses,
-    };
-    let nodes = vec![node(accesses - far, misses - far), node(far, far)];
-    let moved_in_faults = match run.setting.system.as_str() {
-        "numab2" => seen.up_pages,
-        _ => 0,
-    };
-    let counters = [
-        ("pgmigrate_success", seen.up_pages + seen.down_pages),
-        ("pgpromote_success", moved_in_faults),
-        ("numa_hint_faults", seen.hint_faults),
-        // At least; the model does not count what was marked and never touched.
-        ("numa_pte_updates", seen.hint_faults),
+/// What the model's run comes to, with the guest's accesses and the stated costs.
+fn came(outcome: &Outcome, run: &Run, near_s: f64, costs: &Costs) -> Came {
+    let counters = &run.counters;
+    let near_share = counters.near_accesses as f64 / counters.accesses.max(1) as f64;
+    let memory_s = bounds::memory_s(outcome, costs, near_share);
+    let grown = [
+        (
+            "pgmigrate_success",
+            counters.promoted_pages + counters.demoted_pages,
+        ),
+        ("pgpromote_success", counters.promoted_in_fault_pages),
+        ("numa_hint_faults", counters.hint_faults),
+        ("numa_pte_updates", counters.marked_pages),
     ];
-    Outcome {
-        witness: Report {
-            vcpus: vec![nodes.clone()],
-            nodes,
-            cpu_nodes: vec![0],
-            ..Report::default()
-        },
+    let modelled = Outcome {
         growth: Growth {
-            counters: counters
-                .map(|(name, count)| (name.to_owned(), count))
-                .into(),
+            counters: grown.map(|(name, count)| (name.to_owned(), count)).into(),
             ..Growth::default()
         },
-        done: serde_json::json!({ "elapsed_s": seen.elapsed_s }),
-        status: None,
-        ..run.clone()
+        done: serde_json::json!({ "elapsed_s": run.elapsed_s }),
+        ..outcome.clone()
+    };
+    let work_s = memory_s + Score::new(&modelled, costs).stolen_s;
+    Came {
+        work_s,
+        far_time_share: (memory_s - near_s) / work_s,
+        near_share,
+        promoted_mib: counters.promoted_pages / PAGES_PER_MIB,
+        demoted_mib: counters.demoted_pages / PAGES_PER_MIB,
+        daemon_s: counters.daemon_ns * 1e-9,
+        is_complete: run.is_complete,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{node, outcome};
+    use crate::testing::{node, outcome, slice};
 
-    fn half_far() -> Outcome {
-        let mut run = outcome("skewed", "pghot");
-        let nodes = vec![node(60, 50), node(50, 50)];
+    fn of_system(system: &str) -> Outcome {
+        let mut run = outcome("skewed", system);
+        run.setting.accesses = 4_000_000;
+        run.room_pages = 16 * PAGES_PER_MIB;
+        run.ready = serde_json::json!({"pages": 24 * PAGES_PER_MIB});
+        run.done = serde_json::json!({"elapsed_s": 4.0});
+        // As many hits, of 5 ns each, as misses.
+        let nodes = vec![node(0, 0), node(4_000_000, 2_000_000)];
         run.witness.vcpus = vec![nodes.clone()];
         run.witness.nodes = nodes;
         run.witness.cpu_nodes = vec![0];
+        run.witness.slices = vec![slice(4, 0, 40)];
         run
     }
 
     #[test]
     fn the_slowdown_is_against_all_in_the_top_tier() {
         let costs = Costs::stated();
-        // 10 hits of 5 ns and 100 misses, half of them of 250 ns and not of 100.
-        let expected = 100.0 * 50.0 * 150.0 / (10.0 * 5.0 + 100.0 * 100.0);
-        let run = half_far();
-        assert!((slowdown_percent(&run, &costs) - expected).abs() < 1e-9);
-        let alike = as_modelled(&run, &Seen::default(), 0.5);
-        assert!((slowdown_percent(&alike, &costs) - expected).abs() < 1e-9);
-        // A hint fault is a microsecond more.
-        let faults = Seen {
-            up_pages: 1,
-            hint_faults: 1,
-            elapsed_s: 1.0,
-            ..Seen::default()
+        let all = [of_system("none"), of_system("pghot")];
+        let checked = check(&all, &costs, &mut |_| {}).unwrap();
+        let [it] = &checked[..] else {
+            panic!("{checked:?}")
         };
-        let more = slowdown_percent(&as_modelled(&run, &faults, 0.5), &costs) - expected;
-        assert!((more - 100.0 * 1000.0 / 10_050.0).abs() < 0.1, "{more}");
-        assert!(slowdown_percent(&as_modelled(&run, &Seen::default(), 7.0), &costs) < 150.0);
+        // Of each two accesses one takes 250 ns and not 100.
+        assert!(
+            (it.measured_percent - 100.0 * 150.0 / 105.0).abs() < 1e-6,
+            "{it:?}"
+        );
+        assert_eq!((it.top_mib, it.memory_mib), (16, 24));
+        // The model promotes what the guest of this test does not.
+        assert!(
+            0.0 < it.low_percent && it.low_percent < it.model_percent,
+            "{it:?}"
+        );
+        assert!(
+            it.model_percent < it.high_percent && !it.is_inside(),
+            "{it:?}"
+        );
     }
 
     #[test]
-    fn what_was_foretold_is_an_interval() {
+    fn a_slowdown_at_the_edge_lies_in_the_interval() {
         let checked = |measured_percent| Checked {
-            setting: half_far().setting,
-            is_held_out: false,
+            setting: of_system("pghot").setting,
             top_mib: 1,
             memory_mib: 2,
             measured_percent,

@@ -54,8 +54,8 @@ fn counts(run: &Outcome) -> (u64, u64) {
     })
 }
 
-/// Of so many accesses beyond the cache that the top tier serves.
-fn memory_s(run: &Outcome, costs: &Costs, near_share: f64) -> f64 {
+/// Modelled time of the accesses, if the top tier served this share of those beyond the cache.
+pub fn memory_s(run: &Outcome, costs: &Costs, near_share: f64) -> f64 {
     let (accesses, misses) = counts(run);
     let threads = f64::from(run.setting.threads.max(1));
     let hits_ns = (accesses - misses) as f64 * costs.hit_ns;

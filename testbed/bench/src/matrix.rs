@@ -73,30 +73,30 @@ impl Matrix {
         let mut cells = Vec::new();
         for workload in known {
             for backing in self.backings_of(&workload) {
-                let rooms = match system {
-                    "none" => 1,
-                    _ => self.rooms_percent.len(),
-                };
-                cells.extend(
-                    self.rooms_percent
-                        .iter()
-                        .take(rooms)
-                        .map(|room_percent| Setting {
-                            workload: workload.name.to_owned(),
-                            system: system.to_owned(),
-                            seed,
-                            accesses: workload.per_host_s * self.guest_s * u64::from(self.dilation),
-                            threads: self.threads,
-                            backing: backing.clone(),
-                            machine: self.machine.clone(),
-                            kernel: kernel.to_owned(),
-                            dilation: self.dilation,
-                            room_percent: *room_percent,
-                        }),
-                );
+                for room_percent in self.rooms_of(system) {
+                    cells.push(Setting {
+                        workload: workload.name.to_owned(),
+                        system: system.to_owned(),
+                        seed,
+                        accesses: workload.per_host_s * self.guest_s * u64::from(self.dilation),
+                        threads: self.threads,
+                        backing: backing.clone(),
+                        machine: self.machine.clone(),
+                        kernel: kernel.to_owned(),
+                        dilation: self.dilation,
+                        room_percent: *room_percent,
+                    });
+                }
             }
         }
         cells
+    }
+
+    fn rooms_of(&self, system: &str) -> &[u32] {
+        match system {
+            "none" => self.rooms_percent.get(..1).unwrap_or_default(),
+            _ => &self.rooms_percent,
+        }
     }
 
     fn backings_of(&self, workload: &Workload) -> Vec<String> {

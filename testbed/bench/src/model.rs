@@ -33,7 +33,7 @@ const MOVES_TOLERANCE: f64 = 0.25;
 const FEW_MOVES: f64 = 0.02;
 
 /// What is compared.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Seen {
     /// Share of the accesses that the top tier served, by halves of the time.
     pub near: [f64; 2],
@@ -88,13 +88,12 @@ pub fn compare(outcomes: &[Outcome], tell: &mut dyn FnMut(&Setting)) -> Result<V
     let mut pairs = Vec::new();
     for outcome in outcomes {
         let setting = &outcome.setting;
-        let (Some(guest), Some(scenario)) = (Seen::in_guest(outcome), scenario(outcome, outcomes)?)
-        else {
+        let Some(guest) = Seen::in_guest(outcome) else {
             continue;
         };
-        tell(setting);
-        let simulation = Simulation::new(&scenario, &setting.system, &[])?;
-        let run = simulation.finish(&mut |_, _| {});
+        let Some(run) = play(outcome, outcomes, tell)? else {
+            continue;
+        };
         pairs.push(Pair {
             setting: setting.clone(),
             is_held_out: HELD_OUT.contains(&setting.workload.as_str()),
@@ -104,6 +103,21 @@ pub fn compare(outcomes: &[Outcome], tell: &mut dyn FnMut(&Setting)) -> Result<V
         });
     }
     Ok(pairs)
+}
+
+/// The cell in the model; none if it cannot be modelled.
+pub fn play(
+    outcome: &Outcome,
+    outcomes: &[Outcome],
+    tell: &mut dyn FnMut(&Setting),
+) -> Result<Option<Run>> {
+    let setting = &outcome.setting;
+    let Some(scenario) = scenario(outcome, outcomes)? else {
+        return Ok(None);
+    };
+    tell(setting);
+    let simulation = Simulation::new(&scenario, &setting.system, &[])?;
+    Ok(Some(simulation.finish(&mut |_, _| {})))
 }
 
 /// Whether there is a model of the system as it ran. That of DAMON has the goals of 7.2.
@@ -143,7 +157,7 @@ fn backing(name: &str) -> Option<Backing> {
 
 /// The cell as a scenario; none if it cannot be modelled: without a model of the system or of its
 /// kind of memory, without a run under no balancing, or if its accesses are not known.
-pub fn scenario(outcome: &Outcome, outcomes: &[Outcome]) -> Result<Option<Scenario>> {
+fn scenario(outcome: &Outcome, outcomes: &[Outcome]) -> Result<Option<Scenario>> {
     let setting = &outcome.setting;
     let (true, Some(backing), Some(access_ns), Some(benchmark), Some(pages)) = (
         has_model(setting),
@@ -238,8 +252,7 @@ impl Seen {
         })
     }
 
-    /// What the model counted.
-    pub fn in_model(run: &Run) -> Seen {
+    fn in_model(run: &Run) -> Seen {
         let half = run
             .series
             .iter()

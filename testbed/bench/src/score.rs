@@ -99,7 +99,12 @@ pub struct Score {
 impl Score {
     /// The whole: what others do takes a CPU from somebody.
     pub fn total_s(&self) -> f64 {
-        self.memory_s + self.stolen_s + self.moving_s + self.watching_s
+        self.program_s() + self.moving_s + self.watching_s
+    }
+
+    /// What the program itself takes.
+    pub fn program_s(&self) -> f64 {
+        self.memory_s + self.stolen_s
     }
 
     /// Of what the witness and the kernel counted.

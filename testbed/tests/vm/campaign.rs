@@ -35,7 +35,6 @@ pub const TESTS: &[Test] = &[
         "tiered3",
         memory_comes_and_goes,
     )
-    .each_kernel()
     .limit(Duration::from_secs(7200))
     .long()
     .fresh(),

@@ -7,15 +7,8 @@ use crate::advice::Checked;
 
 /// Of the data of the repository.
 pub fn table(data: &Value) -> String {
-    of_checked(&stored(data))
-}
-
-/// What the data of the repository hold.
-pub fn stored(data: &Value) -> Vec<Checked> {
-    let checked = array(&data["checked"]);
-    checked
-        .filter_map(|it| serde_json::from_value(it.clone()).ok())
-        .collect()
+    let checked = array(&data["checked"]).filter_map(|it| serde_json::from_value(it.clone()).ok());
+    of_checked(&checked.collect::<Vec<Checked>>())
 }
 
 /// First how many lie inside, then each, those outside first.
@@ -56,7 +49,6 @@ mod tests {
     fn what_did_not_hold_stands_first() {
         let checked = |workload: &str, measured_percent| Checked {
             setting: outcome(workload, "pghot").setting,
-            is_held_out: true,
             top_mib: 96,
             memory_mib: 480,
             measured_percent,

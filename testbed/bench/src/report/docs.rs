@@ -13,7 +13,7 @@ use super::demo;
 use super::figure::figure;
 use crate::advice::Checked;
 use crate::measures::with_commas;
-use crate::model::Pair;
+use crate::model::{HELD_OUT, Pair};
 
 /// Around a table of results.
 const RESULTS_HERE: &str = "<!-- results -->";
@@ -91,9 +91,12 @@ pub fn store(bench_json: &Path, pairs: &[Pair], docs: &Path) -> Result<()> {
     put(&ACCURACY, &data, docs)
 }
 
-/// Takes what was asked of `pghot advise` into `docs`, and nothing else of that comparison.
+/// Takes what was asked of `pghot advise` about held-out workloads into `docs`, and nothing else of
+/// that comparison.
 pub fn store_advice(bench_json: &Path, checked: &[Checked], docs: &Path) -> Result<()> {
     let all: Value = serde_json::from_str(&read(bench_json)?)?;
+    let is_held_out = |it: &&Checked| HELD_OUT.contains(&it.setting.workload.as_str());
+    let checked: Vec<&Checked> = checked.iter().filter(is_held_out).collect();
     let data = json!({
         "commit": commit()?,
         "emulator": all["emulator"],

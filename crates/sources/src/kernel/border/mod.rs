@@ -89,6 +89,7 @@ fn objects() -> Vec<(&'static str, Object, Sides, Vec<&'static Shape>)> {
         ("map answers", Elements(Answer::SHAPE, BATCH_PAGES)),
         ("argument of resolve", Is(Request::SHAPE)),
         ("argument of heads", Is(Request::SHAPE)),
+        ("section .bss", Nothing("a search, the program's own")),
     ]);
     let fates = sides([
         ("map sample", Elements(Sampled::SHAPE, SAMPLE_PAGES)),

@@ -96,19 +96,30 @@ def _collect(
     try:
         while waiting:
             (ready, *_), _ = ray.wait(list(waiting), num_returns=1)
-            scenario, number = waiting[ready]
+            scenario, number = waiting.pop(ready)
             try:
                 content = ray.get(ready)
             except ray.exceptions.RayTaskError as error:
                 raise error.cause if isinstance(error.cause, (Failed, Killed)) else error
-            del waiting[ready]
             (parts / scenario).mkdir(exist_ok=True)
             (parts / scenario / f"{number}.parquet").write_bytes(content)
             if progress is not None:
                 progress(Progress(shards - len(waiting), shards, time.monotonic() - started))
     finally:
-        for left in waiting:
-            ray.cancel(left, force=True)
+        _cancel(waiting)
+
+
+def _cancel(waiting: Iterable[ray.ObjectRef]) -> None:
+    """Ends what runs, and none that has ended.
+
+    Ray aborts this whole process if it is asked to cancel a task whose end it is about to write down
+    (ray-project/ray#54738). Shards that fail for one reason fail together: a second is left to those.
+    """
+    left = list(waiting)
+    if left:
+        _, left = ray.wait(left, num_returns=len(left), timeout=1)
+    for task in left:
+        ray.cancel(task, force=True)
 
 
 def _merge(binary: pathlib.Path, parts: pathlib.Path, out: pathlib.Path, slowdown: float) -> pathlib.Path:

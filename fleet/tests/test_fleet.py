@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 import unittest
+import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -155,6 +156,11 @@ class Fleet(unittest.TestCase):
         plan = pghot_fleet.Plan(("nonsense",), {}, (50,))
         with self.assertRaisesRegex(pghot_fleet.Failed, "nonsense"):
             pghot_fleet.sweep(["cache.toml"], plan, pghot=PGHOT)
+        # Ray can abort if what has ended is cancelled, and here all shards end at once.
+        with unittest.mock.patch.object(ray, "cancel") as cancel:
+            with self.assertRaisesRegex(pghot_fleet.Failed, "nonsense"):
+                pghot_fleet.sweep(["cache.toml"], plan, shards=6, pghot=PGHOT)
+            cancel.assert_not_called()
         with self.assertRaisesRegex(pghot_fleet.Failed, "no program /nowhere"):
             pghot_fleet.sweep(["cache.toml"], PLAN, pghot="/nowhere")
         pathlib.Path("other").mkdir()

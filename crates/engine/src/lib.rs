@@ -37,6 +37,7 @@ mod quick_fault;
 mod report;
 mod retry;
 mod select;
+mod sizes;
 mod targets;
 mod tunables;
 mod turns;

@@ -10,6 +10,7 @@ use crate::owners::{Owners, Sample};
 use crate::pass::Pass;
 use crate::retry::Retries;
 use crate::select::{Candidate, Hottest};
+use crate::sizes::Sizes;
 use crate::targets::Targets;
 use crate::{
     Batch, Decision, Found, Gate, Gates, Held, HotFolio, Journal, Machine, Moved, Outcome, Owner,
@@ -44,6 +45,7 @@ pub struct Migrator {
     retries: Retries,
     hottest: Hottest,
     looks: Looks,
+    sizes: Sizes,
     /// Ready pages that the last pass saw.
     last_ready: u64,
     history: History,
@@ -67,6 +69,7 @@ impl Migrator {
             retries: Retries::default(),
             hottest: Hottest::default(),
             looks: Looks::default(),
+            sizes: Sizes::default(),
             last_ready: 0,
             history,
             journal,
@@ -140,10 +143,13 @@ impl Migrator {
     fn promote_hottest(&mut self, pass: &mut Pass, now_ms: u64) {
         let began_ns = pass.machine.now_ns();
         let allowed = pass.allowed();
-        let (target, room) = (self.targets).choose(allowed, self.last_ready, pass.machine);
+        let (target, room) =
+            (self.targets).choose(allowed, self.sizes.pages(self.last_ready), pass.machine);
         pass.target = target;
         // In precision mode it is not known yet which targets there will be.
         let known = room.filter(|_| pass.settings.mode == Format::Default);
+        // What not even one folio fits into is none.
+        let known = known.map(|room| if room < self.sizes.pages(1) { 0 } else { room });
         if let Some(saw) = self.looks.in_vain(known, began_ns) {
             pass.report.repeat(saw);
             return;
@@ -216,7 +222,7 @@ impl Migrator {
             let Some(target) = pass.target(accessing) else {
                 continue;
             };
-            *pass.report.waiting.entry(target).or_default() += here;
+            *pass.report.waiting.entry(target).or_default() += here.scaled(&self.sizes);
         }
         for (&target, waiting) in &pass.report.waiting {
             let room = match known {
@@ -288,9 +294,11 @@ impl Migrator {
             return;
         }
         if pages > 1 && !pass.heads.insert(head) {
+            self.sizes.note(0);
             pass.table.take(pfn);
             return;
         }
+        self.sizes.note(pages);
         if pass.is_excluded(owner) {
             self.settle(pass, Some(owner), meant, folio, Outcome::Excluded);
             return;
@@ -300,7 +308,7 @@ impl Migrator {
             return;
         };
         if target != meant {
-            pass.waits_for(target, meant, freq);
+            pass.waits_for(target, meant, freq, pages);
         }
         if pass.scarce.contains(&target) {
             let answer = self.history.ask(&place, now_ms);
@@ -310,7 +318,7 @@ impl Migrator {
             if answer != Answer::New {
                 pass.heads.remove(&head);
                 pass.hold(Held::CameBack, pages as u64);
-                pass.waits_no_more(target, freq);
+                pass.waits_no_more(target, freq, pages);
                 self.retries.refuse(pfn, now_ms);
                 return;
             }
@@ -425,7 +433,7 @@ impl Migrator {
             }
         }
         if outcome.settles() {
-            pass.waits_no_more(target, folio.freq);
+            pass.waits_no_more(target, folio.freq, folio.pages);
             pass.table.take(folio.pfn);
             self.retries.forget(folio.pfn);
         } else if outcome != Outcome::TargetRefused {

@@ -121,21 +121,21 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// A page that was counted as waiting went, or may not go for long.
-    pub fn waits_no_more(&mut self, target: Nid, freq: u32) {
+    /// A folio that was counted as waiting went, or may not go for long.
+    pub fn waits_no_more(&mut self, target: Nid, freq: u32, pages: u32) {
         let is_quick = self.is_quick(freq);
         if let Some(waiting) = self.report.waiting.get_mut(&target) {
-            let pages = waiting.of(is_quick);
-            *pages = pages.saturating_sub(1);
+            let left = waiting.of(is_quick);
+            *left = left.saturating_sub(pages.into());
         }
     }
 
     /// It waits for another target than it was counted for.
-    pub fn waits_for(&mut self, target: Nid, meant: Nid, freq: u32) {
-        self.waits_no_more(meant, freq);
+    pub fn waits_for(&mut self, target: Nid, meant: Nid, freq: u32, pages: u32) {
+        self.waits_no_more(meant, freq, pages);
         let is_quick = self.is_quick(freq);
         let waiting = self.report.waiting.entry(target).or_default();
-        *waiting.of(is_quick) += 1;
+        *waiting.of(is_quick) += u64::from(pages);
     }
 
     fn is_quick(&self, freq: u32) -> bool {

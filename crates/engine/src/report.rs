@@ -7,6 +7,7 @@ use pghot_hotness::{Nid, Pfn};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::sizes::Sizes;
 use crate::{Held, Tally};
 
 /// Waiting pages by reason.
@@ -39,7 +40,8 @@ pub struct Totals {
     pub returned_pages: u64,
 }
 
-/// Pages that are ready, for one target.
+/// Base pages that are ready, for one target: as many as the records of the last resolved folios
+/// stood for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Waiting {
     /// A quick fault told of them, or as many accesses as a record counts.
@@ -52,6 +54,14 @@ impl Waiting {
     /// All of them.
     pub fn pages(&self) -> u64 {
         self.quick_pages + self.counted_pages
+    }
+
+    /// In base pages, if it was in records.
+    pub(crate) fn scaled(self, sizes: &Sizes) -> Waiting {
+        Waiting {
+            quick_pages: sizes.pages(self.quick_pages),
+            counted_pages: sizes.pages(self.counted_pages),
+        }
     }
 
     /// Those that a quick fault told of, or the others.
@@ -94,7 +104,7 @@ pub struct PassReport {
     pub moved_pages: u64,
     /// Ready pages that wait, by reason.
     pub held: HeldPages,
-    /// Ready pages by target that could not go yet.
+    /// Base pages by target that could not go yet.
     pub waiting: BTreeMap<Nid, Waiting>,
     /// The node is offline or not a lower tier any more: nothing was looked at.
     pub node_absent: bool,

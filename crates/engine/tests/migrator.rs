@@ -170,6 +170,27 @@ fn where_there_is_no_room_it_seldom_looks_at_what_waits() {
 }
 
 #[test]
+fn huge_pages_wait_for_as_much_room_as_they_take() {
+    let mut rig = Rig::new(Format::Default, &[]);
+    rig.machine.room_pages = [(0, 1000), (1, 0)].into();
+    for page in (0..5120).step_by(512) {
+        rig.machine.map_folio(7, BASE + page, 512);
+        rig.touch(page, 2);
+    }
+    assert_eq!(rig.pass().moved_pages, 512, "one of ten has room");
+    let resolved = rig.machine.resolved.len();
+    let report = rig.pass();
+    assert_eq!(report.ready, 9);
+    assert_eq!(report.waiting[&0].pages(), 9 * 512);
+    assert!(report.wants_room());
+    assert_eq!(rig.machine.resolved.len(), resolved, "none would fit");
+    rig.machine.room_pages.insert(0, 2000);
+    let report = rig.pass();
+    assert_eq!(report.moved_pages, 3 * 512);
+    assert_eq!(report.waiting[&0].pages(), 6 * 512);
+}
+
+#[test]
 fn no_memory_makes_it_back_off_and_try_again() {
     let mut rig = Rig::new(Format::Default, &[("kmigrated_batch_nr", "64")]);
     rig.hot(7, 0, 200);

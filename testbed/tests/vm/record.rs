@@ -167,9 +167,9 @@ fn moving_hot_set(ctx: &mut Ctx) -> Result<()> {
     // Libraries and stacks, of which a few pages are in use all the time, are in the top tier.
     let sum = |cells: &[Vec<u64>]| cells.iter().flatten().sum::<u64>();
     ensure!(2 * sum(&lower) > sum(&touched), "{maps:#}");
-    // The last row is the stack, which may lie in the lower tier, too.
+    // The last rows are libraries and the stack, which may lie in the lower tier, too.
     let hottest = |column: usize| {
-        let rows = lower[..lower.len().max(1) - 1].iter().enumerate();
+        let rows = lower[..lower.len().saturating_sub(4)].iter().enumerate();
         let hottest = rows.max_by_key(|(_, row)| row[column]);
         hottest.map_or(0, |(row, _)| row)
     };

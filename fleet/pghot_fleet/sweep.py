@@ -110,7 +110,7 @@ def _collect(
 
 
 def _cancel(waiting: Iterable[ray.ObjectRef]) -> None:
-    """Ends what runs, and none that has ended.
+    """Cancels the shards that still run, and none that has ended.
 
     Ray aborts this whole process if it is asked to cancel a task whose end it is about to write down
     (ray-project/ray#54738). Shards that fail for one reason fail together: a second is left to those.

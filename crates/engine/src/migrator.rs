@@ -148,7 +148,7 @@ impl Migrator {
         pass.target = target;
         // In precision mode it is not known yet which targets there will be.
         let known = room.filter(|_| pass.settings.mode == Format::Default);
-        // What not even one folio fits into is none.
+        // Room for less than one folio is no room.
         let known = known.map(|room| if room < self.sizes.pages(1) { 0 } else { room });
         if let Some(saw) = self.looks.in_vain(known, began_ns) {
             pass.report.repeat(saw);

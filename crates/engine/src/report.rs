@@ -40,8 +40,8 @@ pub struct Totals {
     pub returned_pages: u64,
 }
 
-/// Base pages that are ready, for one target: as many as the records of the last resolved folios
-/// stood for.
+/// Base pages that are ready, for one target: the number of records times the mean size of the
+/// folios that were resolved last.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Waiting {
     /// A quick fault told of them, or as many accesses as a record counts.

@@ -1,9 +1,9 @@
 //! How many base pages wait, by how many records are ready.
 //!
-//! A record is a page's, and what moves is its folio: of a huge page mostly one page is recorded,
-//! the one whose access was seen. How large a folio is is known once it is resolved, and what finds
-//! no room is not resolved. So a migrator keeps the mean of the last ones that were: with it 80
-//! records of huge pages ask for 40,960 pages of room, not for 80.
+//! A record is of one page, but its whole folio moves, and of a huge page mostly one page has a
+//! record. The size of a folio is known only when it is resolved, and pages that find no room are
+//! not resolved. So a migrator keeps the mean size of the folios that it resolved last: 80 records
+//! of huge pages ask for 40,960 pages of room, not for 80.
 
 /// Records that the mean remembers, about: as many as a pass or two resolve.
 const REMEMBERED: u64 = 1024;
@@ -28,8 +28,7 @@ impl Sizes {
 
     /// Base pages that so many records stand for; without anything resolved one each.
     pub fn pages(&self, records: u64) -> u64 {
-        let pages = u128::from(records) * u128::from(self.pages) / u128::from(self.records.max(1));
-        u64::try_from(pages).unwrap_or(u64::MAX).max(records)
+        (records.saturating_mul(self.pages) / self.records.max(1)).max(records)
     }
 }
 

@@ -1,6 +1,8 @@
 //! Profiles: what is recorded of a program whose hot set is known, on real page tables, and what
 //! the simulator makes of it.
 
+use std::collections::BTreeSet;
+use std::ops::Range;
 use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
@@ -146,6 +148,8 @@ fn moving_hot_set(ctx: &mut Ctx) -> Result<()> {
     }
     let (mut process, _) = start_workload(vm, "load", &load)?;
     let pid = process.pid().to_string();
+    // Libraries and the stack behind them may lie in the lower tier, too, and be as bright.
+    let own_pages = pages_of_largest(&vm.read(&format!("/proc/{pid}/maps"))?, SIZE_MIB)?;
     record(vm, &["--pid", &pid, "--seconds", "40"])?.success()?;
     process.kill()?;
     let draw = |flags: &str| {
@@ -167,9 +171,12 @@ fn moving_hot_set(ctx: &mut Ctx) -> Result<()> {
     // Libraries and stacks, of which a few pages are in use all the time, are in the top tier.
     let sum = |cells: &[Vec<u64>]| cells.iter().flatten().sum::<u64>();
     ensure!(2 * sum(&lower) > sum(&touched), "{maps:#}");
-    // The last rows are libraries and the stack, which may lie in the lower tier, too.
+    let row_pages = number(map, "/row_pages")?;
+    // Whole rows.
+    let first_row = (own_pages.start / row_pages).ceil() as usize;
+    let end_row = (own_pages.end / row_pages) as usize;
     let hottest = |column: usize| {
-        let rows = lower[..lower.len().saturating_sub(4)].iter().enumerate();
+        let rows = (lower.iter().enumerate().take(end_row)).skip(first_row);
         let hottest = rows.max_by_key(|(_, row)| row[column]);
         hottest.map_or(0, |(row, _)| row)
     };
@@ -179,9 +186,33 @@ fn moving_hot_set(ctx: &mut Ctx) -> Result<()> {
     let (first, last) = (path[1], path[columns - 2]);
     ensure!(
         last > first + 2 && 10 * rises >= 9 * (columns - 1),
-        "{path:?}: {maps:#}"
+        "{path:?} of rows {first_row} to {end_row}"
     );
     Ok(())
+}
+
+/// Where, in the pages of a profile, the `size_mib` are that begin at the largest mapping. A
+/// profile has all pages of each block of 2 MiB in which anything is mapped, in the order of
+/// addresses.
+fn pages_of_largest(maps: &str, size_mib: f64) -> Result<Range<f64>> {
+    const PAGE: u64 = 4096;
+    const BLOCK: u64 = 512 * PAGE;
+    let mappings: Vec<(u64, u64)> = (maps.lines())
+        .filter_map(|line| {
+            let (start, end) = line.split(' ').next()?.split_once('-')?;
+            let address = |text| u64::from_str_radix(text, 16).ok();
+            Some((address(start)?, address(end)?))
+        })
+        .collect();
+    let largest = (mappings.iter()).max_by_key(|(start, end)| end - start);
+    let &(first, _) = largest.with_context(|| format!("no mapping: {maps}"))?;
+    let blocks_before: BTreeSet<u64> = (mappings.iter())
+        .flat_map(|(start, end)| start / BLOCK..end.div_ceil(BLOCK))
+        .filter(|block| *block < first / BLOCK)
+        .collect();
+    let first_page = blocks_before.len() as u64 * 512 + first % BLOCK / PAGE;
+    let first_page = first_page as f64;
+    Ok(first_page..first_page + size_mib * 256.0)
 }
 
 /// Two that clear accessed bits would each miss what the other has seen, so the second one is

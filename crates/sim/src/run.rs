@@ -183,7 +183,12 @@ impl Simulation {
         let task = &mut self.tasks[number];
         task.phase = 0;
         task.ended_ns = None;
-        task.scan = Scan::new(&region, &self.world.spec.kernel, self.world.now_ns);
+        task.scan = Scan::new(
+            &region,
+            task.scan.mappings,
+            &self.world.spec.kernel,
+            self.world.now_ns,
+        );
         task.begin_phase(self.world.now_ns);
         if !fits {
             task.ended_ns = Some(self.world.now_ns);
@@ -447,7 +452,7 @@ fn start(
         phase: 0,
         left: 0,
         ended_ns: None,
-        scan: Scan::new(&region, &scenario.machine.kernel, 0),
+        scan: Scan::new(&region, spec.mappings, &scenario.machine.kernel, 0),
         // Each process has random numbers of its own.
         seed: scenario.seed.wrapping_add(number as u64),
         region,

@@ -94,9 +94,9 @@ fn a_hot_set_needs_as_much_as_it_is_large() {
     assert_eq!(advice.top, need(&advice, "none").top);
 
     // The last quarter: without tiering all that lies before it must fit, too.
-    // A minute, so that finding it is no large part of the time.
+    // Two minutes, so that finding it, which takes four seconds, is no large part of the time.
     let advice = asked(
-        &hot_for(1, 0.75, 1.0, 600_000_000),
+        &hot_for(1, 0.75, 1.0, 1_200_000_000),
         &quick(),
         &Memory::default(),
     );

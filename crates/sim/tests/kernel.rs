@@ -1,4 +1,5 @@
-//! What the modelled kernel does by itself: which pages reclaim takes, and how a node is emptied.
+//! What the modelled kernel does by itself: which pages reclaim takes, how a node is emptied, and
+//! how often the scanner comes.
 
 #![allow(clippy::unwrap_used)]
 
@@ -97,4 +98,33 @@ fn a_node_is_emptied_before_it_goes_offline() {
     assert!(lower.is_online && lower.free < lower.pages);
     let top = &simulation.world().nodes[0];
     assert!(top.free >= top.watermarks.min, "{top:?}");
+}
+
+/// A program whose memory lies in the lower tier, and how often the scanner has gone through it
+/// after so many seconds.
+fn scanner_passes(seconds: u32) -> u64 {
+    let mut scenario = scenario("anon", 64);
+    let process = &mut scenario.process[0];
+    (process.near_share, process.mappings) = (Some(0.0), 17);
+    let kernel = &mut scenario.machine.kernel;
+    (kernel.scan_delay_ms, kernel.scan_size_mib) = (25, 64);
+    (kernel.scan_period_min_ms, kernel.scan_period_max_ms) = (25, 25);
+    let mut simulation = Simulation::new(&scenario, "numab2", &[]).unwrap();
+    for _ in 0..1000 * seconds {
+        simulation.step();
+    }
+    simulation.tasks()[0].scan.passes
+}
+
+/// In the first two passes a visit takes all of 64 MiB; a visit is due every 28 ms, and 6 ms late.
+/// Then 17 other mappings take a visit each.
+#[test]
+fn other_mappings_delay_the_scanner() {
+    assert_eq!(scanner_passes(1), 3);
+    let (early, late) = (scanner_passes(2), scanner_passes(28));
+    let of_each = 26.0 / (late - early) as f64;
+    assert!(
+        (18.0 * 0.034..18.0 * 0.037).contains(&of_each),
+        "{of_each} s a pass"
+    );
 }

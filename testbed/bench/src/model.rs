@@ -24,6 +24,10 @@ use crate::setting::Setting;
 /// Workloads that nobody looks at while the model is mended: what it is worth elsewhere.
 pub const HELD_OUT: [&str; 5] = ["chunks", "drift", "neighbour", "oversized", "sparse"];
 
+/// Writable mappings of `load` behind its memory: stacks of three threads, for their signals as
+/// well, heaps, and the data of four libraries.
+const MAPPINGS: u32 = 17;
+
 /// How far shares may be apart.
 const SHARE_TOLERANCE: f64 = 0.05;
 
@@ -181,14 +185,7 @@ fn scenario(outcome: &Outcome, outcomes: &[Outcome]) -> Result<Option<Scenario>>
         false => MAKING_MIB,
     };
     let free_mib = outcome.room_pages / PAGES_PER_MIB + spare_mib;
-    let nodes = guest.nodes.iter().map(|node| {
-        let memory_mib = if node.cpus > 0 {
-            free_mib
-        } else {
-            node.memory_mib
-        };
-        emulated::node(memory_mib, node.cpus, guest.nodes.len())
-    });
+    let nodes = guest.nodes.iter().map(|node| (node.memory_mib, node.cpus));
     let elapsed_s = outcome.done["elapsed_s"].as_f64().unwrap_or(60.0);
     Ok(Some(Scenario {
         name: setting.name(),
@@ -198,7 +195,7 @@ fn scenario(outcome: &Outcome, outcomes: &[Outcome]) -> Result<Option<Scenario>>
         slice_us: 1000,
         sample_ms: 100,
         machine: emulated::machine(
-            nodes.collect(),
+            emulated::nodes(&nodes.collect::<Vec<_>>(), Some(free_mib)),
             KernelSpec::default(),
             access_ns,
             setting.dilation,
@@ -209,6 +206,7 @@ fn scenario(outcome: &Outcome, outcomes: &[Outcome]) -> Result<Option<Scenario>>
                 .next_multiple_of(u64::from(backing.folio_pages()).div_ceil(PAGES_PER_MIB)),
             threads: setting.threads,
             backing,
+            mappings: MAPPINGS,
             recorded: Some(Arc::new(Recorded {
                 plan,
                 least_ns: Vec::new(),

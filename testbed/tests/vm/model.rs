@@ -359,8 +359,8 @@ fn in_model(machine: &Machine, kernel: &KernelSpec, system: &str, access_ns: f64
 }
 
 fn scenario(machine: &Machine, kernel: &KernelSpec, access_ns: f64) -> Scenario {
-    let node = |node: &Node| emulated::node(node.memory_mib, node.cpus, machine.nodes.len());
-    let nodes = machine.nodes.iter().map(node).collect();
+    let node = |node: &Node| (node.memory_mib, node.cpus);
+    let nodes: Vec<_> = machine.nodes.iter().map(node).collect();
     Scenario {
         name: "the testbed".to_owned(),
         mode: Mode::Exact,
@@ -368,7 +368,12 @@ fn scenario(machine: &Machine, kernel: &KernelSpec, access_ns: f64) -> Scenario 
         seconds: SECONDS,
         slice_us: 1000,
         sample_ms: 1000,
-        machine: emulated::machine(nodes, kernel.clone(), access_ns, DILATION),
+        machine: emulated::machine(
+            emulated::nodes(&nodes, None),
+            kernel.clone(),
+            access_ns,
+            DILATION,
+        ),
         process: vec![ProcessSpec {
             memory_mib: SIZE_MIB,
             phase: vec![PhaseSpec {

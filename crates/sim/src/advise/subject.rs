@@ -281,15 +281,16 @@ fn sized(nodes: &[NodeSpec], top_mib: u64, memory_mib: u64, latency: f64) -> Vec
         (part as u64).max(1)
     };
     let is_lower: Vec<bool> = nodes.iter().map(|node| !node.is_top_tier()).collect();
-    let node = |node: &NodeSpec| NodeSpec {
-        memory_mib: match node.is_top_tier() {
+    let node = |node: &NodeSpec| {
+        let mut sized = node.clone();
+        sized.resize(match node.is_top_tier() {
             true => part(top_mib, node, top),
             false => part(lower_mib, node, lower),
-        },
-        latency_ns: (node.latency_ns.iter().zip(&is_lower))
-            .map(|(ns, is_lower)| if *is_lower { ns * latency } else { *ns })
-            .collect(),
-        ..node.clone()
+        });
+        let to_nodes = sized.latency_ns.iter_mut().zip(&is_lower);
+        let to_lower = to_nodes.filter(|(_, is_lower)| **is_lower);
+        to_lower.for_each(|(ns, _)| *ns *= latency);
+        sized
     };
     nodes.iter().map(node).collect()
 }

@@ -362,6 +362,7 @@ fn scenario(seed: u64, random: &mut XorShift) -> Scenario {
         cpus: 4,
         latency_ns: vec![100.0; 1 + lower as usize],
         bandwidth_mib_s: None,
+        min_free_pages: None,
     }];
     for _ in 0..lower {
         node.push(NodeSpec {
@@ -369,6 +370,7 @@ fn scenario(seed: u64, random: &mut XorShift) -> Scenario {
             cpus: 0,
             latency_ns: Vec::new(),
             bandwidth_mib_s: None,
+            min_free_pages: None,
         });
     }
     let processes = 1 + random.below(3);

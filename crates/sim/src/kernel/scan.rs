@@ -4,7 +4,8 @@
 //! As in `task_numa_work()`: a visit goes on where the last one ended, until it has marked
 //! something in `scan_size` of address space, or has gone through eight times as much, or is at the
 //! end; the first period is the scan delay, and it is adapted when the address space was gone
-//! through once.
+//! through once. From the third time on, each mapping of which the thread touched no marked page
+//! lately costs a visit of its own: the kernel forces one a visit (since 6.7).
 
 use crate::machine::memory::{ABSENT, HUGE_PAGES, MARKED, Page, Region, node_of};
 use crate::machine::world::World;
@@ -17,12 +18,24 @@ const MAX_SCAN_MIB_S: u64 = 2560;
 /// Address space of one visit that has nothing to mark.
 const VIRTUAL_FACTOR: u64 = 8;
 
+/// The kernel's tick. A thread sees at a tick whether a visit is due, after two more if it made the
+/// last one, and other threads at their own ticks: on average one and a half are lost.
+const TICK_MS: u64 = 4;
+const LATE_MS: u64 = 6;
+
+/// Times that the scanner goes through all mappings alike.
+const PASSES_UNFILTERED: u64 = 2;
+
 /// Where the scanner is in one process.
 #[derive(Debug, Clone)]
 pub struct Scan {
     due_ns: u64,
     period_ms: u64,
     next: Page,
+    /// Other mappings, of which nothing is marked because all lies in the top tier.
+    pub mappings: u32,
+    /// Those to visit before the pass ends.
+    mappings_left: u32,
     /// Times it went through the whole.
     pub passes: u64,
     /// Base pages promoted by faults since the last pass ended.
@@ -32,13 +45,15 @@ pub struct Scan {
 }
 
 impl Scan {
-    /// Of a process that begins now.
-    pub fn new(region: &Region, kernel: &KernelSpec, now_ns: u64) -> Scan {
+    /// Of a process that begins now, with so many other mappings.
+    pub fn new(region: &Region, mappings: u32, kernel: &KernelSpec, now_ns: u64) -> Scan {
         Scan {
             due_ns: now_ns + kernel.scan_delay_ms * 1_000_000,
             // Not the minimum: that comes with the first adaptation.
             period_ms: kernel.scan_delay_ms,
             next: region.pages.start,
+            mappings,
+            mappings_left: 0,
             passes: 0,
             promoted_pages: 0,
             owed_pages: 0,
@@ -56,11 +71,21 @@ impl Scan {
         if world.now_ns < self.due_ns || is_idle {
             return 0.0;
         }
-        let marked = self.visit(world, region, sink);
+        let marked = match self.mappings_left {
+            0 => self.visit(world, region, sink),
+            _ => 0,
+        };
         let spent_ns = marked as f64 * world.spec.costs.mark_ns;
-        let rest_ns = (self.period_ms * 1_000_000).max((spent_ns * REST_PER_WORK) as u64);
+        let period_ms = self.period_ms.next_multiple_of(TICK_MS) + LATE_MS;
+        let rest_ns = (period_ms * 1_000_000).max((spent_ns * REST_PER_WORK) as u64);
         self.due_ns = world.now_ns + rest_ns;
-        if self.next >= region.pages.end {
+        let is_filtered = self.passes >= PASSES_UNFILTERED;
+        if self.mappings_left > 0 {
+            self.mappings_left -= 1;
+        } else if self.next >= region.pages.end && is_filtered {
+            self.mappings_left = self.mappings;
+        }
+        if self.next >= region.pages.end && self.mappings_left == 0 {
             self.next = region.pages.start;
             self.passes += 1;
             self.adapt(region, &world.spec.kernel, world.spec.page_weight);

@@ -5,7 +5,7 @@
 //! kernel's work takes many times as long as on a server, and less of the guest's time if the
 //! guest's clock is slowed.
 
-use super::spec::{Costs, KernelSpec, MachineSpec, NodeSpec};
+use super::spec::{Costs, KernelSpec, MachineSpec, NodeSpec, PAGES_PER_MIB};
 use crate::copying::prices::KernelPrices;
 use crate::copying::spec::MigrationSpec;
 
@@ -26,17 +26,29 @@ const MARK_NS: f64 = 1000.0;
 const CALL_NS: f64 = 5.7e6;
 const PAGE_NS: f64 = 20.6e3;
 
-/// A node of a machine with so many nodes.
-pub fn node(memory_mib: u64, cpus: u32, nodes: usize) -> NodeSpec {
-    NodeSpec {
-        memory_mib,
+/// khugepaged keeps free, of each zone, two blocks of 2 MiB and one for each pair of three migrate
+/// types, or a twentieth of all: `set_recommended_min_free_kbytes()`.
+const MIN_FREE_BLOCKS: u64 = 2 + 3 * 3;
+const MIN_FREE_SHARE: u64 = 20;
+
+/// The nodes of a guest with so many MiB and CPUs each. Of the top tier, programs can have
+/// `top_mib` if some is given: others have the rest.
+pub fn nodes(guest: &[(u64, u32)], top_mib: Option<u64>) -> Vec<NodeSpec> {
+    let all_mib: u64 = guest.iter().map(|(mib, _)| mib).sum();
+    // One a node, and the first has the one for DMA as well.
+    let zones = guest.len() as u64 + 1;
+    let min_free_mib = (2 * MIN_FREE_BLOCKS * zones).min(all_mib / MIN_FREE_SHARE);
+    let node = |&(mib, cpus): &(u64, u32)| NodeSpec {
+        memory_mib: top_mib.filter(|_| cpus > 0).unwrap_or(mib),
         cpus,
         latency_ns: match cpus {
             0 => Vec::new(),
-            _ => vec![LATENCY_NS; nodes],
+            _ => vec![LATENCY_NS; guest.len()],
         },
         bandwidth_mib_s: None,
-    }
+        min_free_pages: Some(min_free_mib * PAGES_PER_MIB * mib / all_mib.max(1)),
+    };
+    guest.iter().map(node).collect()
 }
 
 /// A machine of these nodes, in which an access takes so long; its clock is so many times slower
@@ -73,5 +85,22 @@ pub fn machine(
             ..MigrationSpec::default()
         },
         page_weight: 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::node::Node;
+
+    /// As in the guests of the comparison, whose top tier has 512 of 2048 MiB.
+    #[test]
+    fn khugepaged_keeps_more_free_than_the_kernel_at_boot() {
+        let nodes = nodes(&[(512, 4), (1536, 0)], Some(352));
+        assert_eq!((nodes[0].memory_mib, nodes[1].memory_mib), (352, 1536));
+        let machine = machine(nodes, KernelSpec::default(), 100.0, 10);
+        let top = Node::new(&machine.node[0], machine.node[0].pages(), &machine);
+        let promo_mib = top.watermarks.promo as f64 / PAGES_PER_MIB as f64;
+        assert!((28.0..30.0).contains(&promo_mib), "{promo_mib} MiB");
     }
 }

@@ -7,6 +7,11 @@ use super::spec::{MachineSpec, NodeSpec, PAGES_PER_MIB};
 /// The kernel's bounds of `min_free_kbytes`.
 const MIN_FREE_KIB: (f64, f64) = (128.0, 262_144.0);
 
+/// Since 6.7 a CPU's list of free pages that runs empty takes so many from the zone at once, or an
+/// eighth of the CPU's part of the zone (`high_max`) if that is less.
+const LIST_FILL_PAGES: u64 = 2016;
+const LIST_FILL_SHARE: u64 = 8;
+
 /// Free pages of a node that reclaim and promotion keep an eye on. See `mm/page_alloc.c`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Watermarks {
@@ -22,13 +27,17 @@ pub struct Watermarks {
 
 impl Watermarks {
     /// Of a node among nodes with so many pages in all, each of which stands for `weight`.
-    fn new(pages: u64, all_pages: u64, scale_factor: u64, weight: u64) -> Watermarks {
-        let all_kib = (all_pages * weight) as f64 * 4.0;
-        let min_kib = (all_kib * 16.0)
-            .sqrt()
-            .clamp(MIN_FREE_KIB.0, MIN_FREE_KIB.1);
-        let min_pages = min_kib / 4.0 / weight as f64;
-        let min = (min_pages * pages as f64 / all_pages as f64) as u64;
+    fn new(spec: &NodeSpec, all_pages: u64, scale_factor: u64, weight: u64) -> Watermarks {
+        let pages = spec.pages();
+        let at_boot = || {
+            let all_kib = (all_pages * weight) as f64 * 4.0;
+            let min_kib = (all_kib * 16.0)
+                .sqrt()
+                .clamp(MIN_FREE_KIB.0, MIN_FREE_KIB.1);
+            let min_pages = min_kib / 4.0 / weight as f64;
+            (min_pages * pages as f64 / all_pages as f64) as u64
+        };
+        let min = spec.min_free_pages.unwrap_or_else(at_boot);
         let step = (min / 4).max(pages * scale_factor / 10_000);
         Watermarks {
             min,
@@ -60,6 +69,8 @@ pub struct Node {
     pub lru: Lru,
     /// See [`Node::has_plenty`].
     plenty: u64,
+    /// See [`Node::room_beside_lists`].
+    list_fill: u64,
 }
 
 impl Node {
@@ -70,13 +81,15 @@ impl Node {
         Node {
             pages,
             free: pages,
-            watermarks: Watermarks::new(pages, all_pages, scale_factor, weight),
+            watermarks: Watermarks::new(spec, all_pages, scale_factor, weight),
             is_top_tier: spec.is_top_tier(),
             is_online: true,
             is_reclaiming: false,
             reclaim_ahead_ns: 0.0,
             lru: Lru::new(kernel.lru),
             plenty: (1024 * PAGES_PER_MIB / weight).max(pages / 16),
+            list_fill: (LIST_FILL_PAGES / weight)
+                .min(pages / LIST_FILL_SHARE / u64::from(spec.cpus.max(1))),
         }
     }
 
@@ -86,6 +99,15 @@ impl Node {
             true => self.free.saturating_sub(self.watermarks.high),
             false => 0,
         }
+    }
+
+    /// The same, and if a CPU's list takes what it may at once, the low watermark is still free: as
+    /// pghot reckons where it makes room itself.
+    pub fn room_beside_lists(&self) -> u64 {
+        self.room().min(
+            self.free
+                .saturating_sub(self.watermarks.low + self.list_fill),
+        )
     }
 
     /// Pages that can be taken such that kswapd wakes up and makes room for more, and nobody has to
@@ -114,6 +136,7 @@ mod tests {
             cpus: 1,
             latency_ns: vec![100.0],
             bandwidth_mib_s: None,
+            min_free_pages: None,
         };
         let machine = crate::scenario::replay::machine_of(memory_mib, memory_mib);
         Node::new(&spec, spec.pages(), &machine)

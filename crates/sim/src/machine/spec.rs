@@ -51,6 +51,10 @@ pub struct NodeSpec {
     /// What all CPUs together can read and write, in MiB/s; unlimited if left out.
     #[serde(default)]
     pub bandwidth_mib_s: Option<u64>,
+    /// Free base pages that only the kernel may take: the sum of `min` of the node's zones in
+    /// `/proc/zoneinfo`. If left out, what the kernel reckons at boot; khugepaged raises it.
+    #[serde(default)]
+    pub min_free_pages: Option<u64>,
 }
 
 impl NodeSpec {
@@ -62,6 +66,14 @@ impl NodeSpec {
     /// Whether hot pages belong here.
     pub fn is_top_tier(&self) -> bool {
         self.cpus > 0
+    }
+
+    /// Makes it so large; what the kernel keeps is in proportion.
+    pub fn resize(&mut self, memory_mib: u64) {
+        let before = u128::from(self.memory_mib.max(1));
+        let resized = |pages: u64| u128::from(pages) * u128::from(memory_mib) / before;
+        self.min_free_pages = self.min_free_pages.map(|pages| resized(pages) as u64);
+        self.memory_mib = memory_mib;
     }
 }
 
@@ -267,6 +279,12 @@ impl NodeSpec {
                 format!("{ns} is not a latency"),
             ));
         }
+        if self.min_free_pages.is_some_and(|min| min > self.pages()) {
+            return Err(Error::field(
+                field("min_free_pages"),
+                "it is more than the node has",
+            ));
+        }
         if self.bandwidth_mib_s == Some(0) {
             return Err(Error::field(
                 field("bandwidth_mib_s"),
@@ -298,9 +316,17 @@ mod tests {
     }
 
     #[test]
+    fn a_smaller_node_keeps_less_free() {
+        let mut node = two_tiers().node.remove(0);
+        node.min_free_pages = Some(4096);
+        node.resize(128);
+        assert_eq!((node.memory_mib, node.min_free_pages), (128, Some(1024)));
+    }
+
+    #[test]
     fn an_impossible_machine_is_named_by_its_field() {
         type Damage = fn(&mut MachineSpec);
-        let broken: [(&str, Damage); 8] = [
+        let broken: [(&str, Damage); 9] = [
             ("machine.node", |m| m.node.clear()),
             ("machine.node[1].memory_mib", |m| m.node[1].memory_mib = 0),
             ("machine.node[1].memory_mib", |m| {
@@ -311,6 +337,9 @@ mod tests {
             }),
             ("machine.node[0].latency_ns", |m| {
                 m.node[0].latency_ns[1] = f64::NAN
+            }),
+            ("machine.node[1].min_free_pages", |m| {
+                m.node[1].min_free_pages = Some(1 << 40)
             }),
             ("machine.kernel.scan_size_mib", |m| {
                 m.kernel.scan_size_mib = 0

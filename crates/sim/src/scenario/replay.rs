@@ -26,6 +26,10 @@ pub const MISSES_PER_CPU_S: f64 = 2e6;
 /// Weights that differ by less are taken for equal: neighbours become one part.
 const WEIGHT_STEP: f64 = 0.25;
 
+/// See [`ProcessSpec::mappings`]; a profile does not tell. A small program with a few threads has
+/// 17, and servers have more.
+const MAPPINGS: u32 = 20;
+
 /// What is not in the profile.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Assumed {
@@ -59,6 +63,7 @@ pub(crate) fn machine_of(top_mib: u64, lower_mib: u64) -> MachineSpec {
         cpus,
         latency_ns,
         bandwidth_mib_s: None,
+        min_free_pages: None,
     };
     MachineSpec {
         // How many CPUs there are does not matter here: each thread has one.
@@ -108,6 +113,7 @@ pub fn scenario(name: &str, profile: &Profile, assumed: &Assumed) -> Result<Scen
             false => Backing::Anon,
         },
         near_share: Some(1.0),
+        mappings: MAPPINGS,
         recorded: Some(Arc::new(recorded(profile, process, misses))),
         ..ProcessSpec::default()
     };

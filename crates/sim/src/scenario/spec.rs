@@ -74,6 +74,9 @@ pub struct ProcessSpec {
     /// Share of its memory, from the beginning, that is in the top tier at first.
     #[serde(default)]
     pub near_share: Option<f64>,
+    /// Writable mappings behind its memory, each of which costs the scanner a visit.
+    #[serde(default = "mappings")]
+    pub mappings: u32,
     /// So many of its kind.
     #[serde(default = "one_thread")]
     pub count: u32,
@@ -166,6 +169,11 @@ fn whole() -> [f64; 2] {
     [0.0, 1.0]
 }
 
+/// Of a program in C without threads: data of the C library and of the loader, and the stack.
+fn mappings() -> u32 {
+    4
+}
+
 impl Default for ProcessSpec {
     /// As a scenario file leaves it out; without memory and anything to do.
     fn default() -> ProcessSpec {
@@ -178,6 +186,7 @@ impl Default for ProcessSpec {
             home: None,
             accesses: 0,
             near_share: None,
+            mappings: mappings(),
             count: 1,
             stagger_s: 0.0,
             recorded: None,

@@ -30,7 +30,7 @@ pub fn machine(machine: &MachineSpec, weight: u64) -> MachineSpec {
     let more = weight as f64;
     thin.page_weight = weight;
     for node in &mut thin.node {
-        node.memory_mib = (node.memory_mib / weight).max(1);
+        node.resize((node.memory_mib / weight).max(1));
         node.latency_ns.iter_mut().for_each(|ns| *ns *= more);
         if let Some(mib_s) = &mut node.bandwidth_mib_s {
             *mib_s = (*mib_s / weight).max(1);

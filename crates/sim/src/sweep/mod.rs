@@ -92,11 +92,11 @@ impl Sweep {
         for node in nodes.iter_mut().filter(|node| node.is_top_tier()) {
             let keeps = (node.memory_mib * u64::from(top_percent) / 100).max(1);
             moved_mib += node.memory_mib - keeps.min(node.memory_mib);
-            node.memory_mib = keeps;
+            node.resize(keeps);
         }
         let lower = nodes.iter_mut().find(|node| !node.is_top_tier());
         let lower = lower.ok_or_else(|| Error::field("machine.node", "there is no lower tier"))?;
-        lower.memory_mib += moved_mib;
+        lower.resize(lower.memory_mib + moved_mib);
         for process in &mut scenario.process {
             process.near_share = Some(1.0);
         }
@@ -118,7 +118,7 @@ impl Sweep {
             .filter(|node| node.is_top_tier())
         {
             // Twice as much, so that no watermark is in the way.
-            node.memory_mib = node.memory_mib.max(2 * wanted + 1024);
+            node.resize(node.memory_mib.max(2 * wanted + 1024));
         }
         let run = Simulation::new(&scenario, &point.system, &[])?.finish(&mut |_, _| {});
         Ok(Outcome::of(&run))

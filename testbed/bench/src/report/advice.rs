@@ -16,8 +16,8 @@ pub fn of_checked(checked: &[Checked]) -> String {
     let inside = checked.iter().filter(|it| it.is_inside()).count();
     let mut text = format!(
         "{inside} of {} measured slowdowns lie in the interval.\n\n\
-         | workload | system | top tier | of the memory | measured | model | interval | |\n\
-         |---|---|---|---|---|---|---|---|\n",
+         | workload | seed | system | top tier | of the memory | measured | model | interval | |\n\
+         |---|---|---|---|---|---|---|---|---|\n",
         checked.len()
     );
     let mut sorted: Vec<&Checked> = checked.iter().collect();
@@ -26,9 +26,10 @@ pub fn of_checked(checked: &[Checked]) -> String {
         let percent = 100 * it.top_mib / it.memory_mib.max(1);
         let verdict = if it.is_inside() { "inside" } else { "outside" };
         text += &format!(
-            "| {} | {} | {} MiB | {percent} % | {:.1} % | {:.1} % | {:.1} to {:.1} % | \
+            "| {} | {} | {} | {} MiB | {percent} % | {:.1} % | {:.1} % | {:.1} to {:.1} % | \
              {verdict} |\n",
             it.setting.workload,
+            it.setting.seed,
             it.setting.system,
             it.top_mib,
             it.measured_percent,
@@ -61,7 +62,7 @@ mod tests {
         assert_eq!(rows[0], "1 of 2 measured slowdowns lie in the interval.");
         assert_eq!(
             rows[4],
-            "| sparse | pghot | 96 MiB | 20 % | 20.0 % | 10.0 % | 8.0 to 13.0 % | outside |"
+            "| sparse | 1 | pghot | 96 MiB | 20 % | 20.0 % | 10.0 % | 8.0 to 13.0 % | outside |"
         );
         assert!(rows[5].ends_with("| inside |"), "{}", rows[5]);
     }

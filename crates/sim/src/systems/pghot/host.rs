@@ -49,7 +49,7 @@ impl Machine for Host<'_> {
         let wakes_kswapd = self.world.spec.kernel.demotion_enabled && !self.is_room_made;
         let room = |node: &Node| match wakes_kswapd {
             true => node.room_with_reclaim(),
-            false => node.room(),
+            false => node.room_beside_lists(),
         };
         self.world.nodes.get(target as usize).map_or(0, room)
     }
@@ -93,7 +93,8 @@ impl Reclaim for Host<'_> {
     }
 
     fn room_pages(&mut self, nid: Nid) -> u64 {
-        let room = self.world.nodes.get(nid as usize).map_or(0, Node::room);
+        let node = self.world.nodes.get(nid as usize);
+        let room = node.map_or(0, Node::room_beside_lists);
         room * self.weight()
     }
 

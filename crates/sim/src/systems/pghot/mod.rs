@@ -344,7 +344,7 @@ impl System for Pghot {
         kernel.scan_period_min_ms = pulse::PERIOD_MIN_MS;
         kernel.scan_size_mib = marking::START_SIZE_MB;
         for task in tasks {
-            task.scan = Scan::new(&task.region, kernel, now_ns);
+            task.scan = Scan::new(&task.region, task.scan.mappings, kernel, now_ns);
         }
     }
 

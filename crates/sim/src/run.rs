@@ -183,12 +183,8 @@ impl Simulation {
         let task = &mut self.tasks[number];
         task.phase = 0;
         task.ended_ns = None;
-        task.scan = Scan::new(
-            &region,
-            task.scan.mappings,
-            &self.world.spec.kernel,
-            self.world.now_ns,
-        );
+        task.scan
+            .restart(&region, &self.world.spec.kernel, self.world.now_ns);
         task.begin_phase(self.world.now_ns);
         if !fits {
             task.ended_ns = Some(self.world.now_ns);

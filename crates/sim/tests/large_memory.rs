@@ -41,7 +41,7 @@ fn compare(name: &str, least: f64, moves: f64) {
 /// Hint faults: a process of 4 GiB takes 16 s a pass.
 #[test]
 fn one_look_finds_the_hot_pages_of_tenants() {
-    // The kernel has gone round once or twice, and has not found all.
+    // Four fifths of the kernel's moves.
     compare("tenants.toml", 1.0, 0.9);
     // Which pages meet the scan by chance differs from run to run by more than this.
     let near = |settings: &[(&str, &str)]| -> f64 {

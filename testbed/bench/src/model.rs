@@ -21,7 +21,8 @@ use crate::cell::Outcome;
 use crate::room::{FULL_MIB, MAKING_MIB};
 use crate::setting::Setting;
 
-/// Workloads that nobody looks at while the model is mended: what it is worth elsewhere.
+/// Workloads that nobody looks at while the model is mended: what it is worth elsewhere. `chunks`
+/// and `neighbour` were looked at once, see docs/sizing.md.
 pub const HELD_OUT: [&str; 5] = ["chunks", "drift", "neighbour", "oversized", "sparse"];
 
 /// Writable mappings of `load` behind its memory: stacks of three threads, for their signals as

@@ -171,12 +171,12 @@ fn moving_hot_set(ctx: &mut Ctx) -> Result<()> {
     // Libraries and stacks, of which a few pages are in use all the time, are in the top tier.
     let sum = |cells: &[Vec<u64>]| cells.iter().flatten().sum::<u64>();
     ensure!(2 * sum(&lower) > sum(&touched), "{maps:#}");
-    let row_pages = number(map, "/row_pages")?;
+    let row_pages = number(map, "/row_pages")? as usize;
     // Whole rows.
-    let first_row = (own_pages.start / row_pages).ceil() as usize;
-    let end_row = (own_pages.end / row_pages) as usize;
+    let first_row = own_pages.start.div_ceil(row_pages);
+    let end_row = own_pages.end / row_pages;
     let hottest = |column: usize| {
-        let rows = (lower.iter().enumerate().take(end_row)).skip(first_row);
+        let rows = lower.iter().enumerate().take(end_row).skip(first_row);
         let hottest = rows.max_by_key(|(_, row)| row[column]);
         hottest.map_or(0, |(row, _)| row)
     };
@@ -194,25 +194,25 @@ fn moving_hot_set(ctx: &mut Ctx) -> Result<()> {
 /// Where, in the pages of a profile, the `size_mib` are that begin at the largest mapping. A
 /// profile has all pages of each block of 2 MiB in which anything is mapped, in the order of
 /// addresses.
-fn pages_of_largest(maps: &str, size_mib: f64) -> Result<Range<f64>> {
-    const PAGE: u64 = 4096;
-    const BLOCK: u64 = 512 * PAGE;
-    let mappings: Vec<(u64, u64)> = (maps.lines())
+fn pages_of_largest(maps: &str, size_mib: f64) -> Result<Range<usize>> {
+    const PAGE: usize = 4096;
+    const BLOCK_PAGES: usize = 512;
+    const BLOCK: usize = BLOCK_PAGES * PAGE;
+    let mappings: Vec<(usize, usize)> = (maps.lines())
         .filter_map(|line| {
             let (start, end) = line.split(' ').next()?.split_once('-')?;
-            let address = |text| u64::from_str_radix(text, 16).ok();
+            let address = |text| usize::from_str_radix(text, 16).ok();
             Some((address(start)?, address(end)?))
         })
         .collect();
     let largest = (mappings.iter()).max_by_key(|(start, end)| end - start);
     let &(first, _) = largest.with_context(|| format!("no mapping: {maps}"))?;
-    let blocks_before: BTreeSet<u64> = (mappings.iter())
+    let blocks_before: BTreeSet<usize> = (mappings.iter())
         .flat_map(|(start, end)| start / BLOCK..end.div_ceil(BLOCK))
         .filter(|block| *block < first / BLOCK)
         .collect();
-    let first_page = blocks_before.len() as u64 * 512 + first % BLOCK / PAGE;
-    let first_page = first_page as f64;
-    Ok(first_page..first_page + size_mib * 256.0)
+    let first_page = blocks_before.len() * BLOCK_PAGES + first % BLOCK / PAGE;
+    Ok(first_page..first_page + (size_mib * 256.0) as usize)
 }
 
 /// Two that clear accessed bits would each miss what the other has seen, so the second one is

@@ -4,8 +4,8 @@
 //! As in `task_numa_work()`: a visit goes on where the last one ended, until it has marked
 //! something in `scan_size` of address space, or has gone through eight times as much, or is at the
 //! end; the first period is the scan delay, and it is adapted when the address space was gone
-//! through once. From the third time on, each mapping of which the thread touched no marked page
-//! lately costs a visit of its own: the kernel forces one a visit (since 6.7).
+//! through once. From the third pass on the kernel skips mappings in which the thread took no hint
+//! fault lately, and visits one of them after the other by itself, since 6.7.
 
 use crate::machine::memory::{ABSENT, HUGE_PAGES, MARKED, Page, Region, node_of};
 use crate::machine::world::World;
@@ -18,10 +18,10 @@ const MAX_SCAN_MIB_S: u64 = 2560;
 /// Address space of one visit that has nothing to mark.
 const VIRTUAL_FACTOR: u64 = 8;
 
-/// The kernel's tick. A thread sees at a tick whether a visit is due, after two more if it made the
-/// last one, and other threads at their own ticks: on average one and a half are lost.
+/// The kernel's tick, at Debian's 250 Hz. A thread sees at a tick whether a visit is due, and two
+/// ticks later if it made the last one. So visits are late by about a tick and a half.
 const TICK_MS: u64 = 4;
-const LATE_MS: u64 = 6;
+const LATE_MS: u64 = TICK_MS * 3 / 2;
 
 /// Times that the scanner goes through all mappings alike.
 const PASSES_UNFILTERED: u64 = 2;
@@ -33,7 +33,7 @@ pub struct Scan {
     period_ms: u64,
     next: Page,
     /// Other mappings, of which nothing is marked because all lies in the top tier.
-    pub mappings: u32,
+    mappings: u32,
     /// Those to visit before the pass ends.
     mappings_left: u32,
     /// Times it went through the whole.
@@ -58,6 +58,11 @@ impl Scan {
             promoted_pages: 0,
             owed_pages: 0,
         }
+    }
+
+    /// Begins anew, as in a process that begins now.
+    pub fn restart(&mut self, region: &Region, kernel: &KernelSpec, now_ns: u64) {
+        *self = Scan::new(region, self.mappings, kernel, now_ns);
     }
 
     /// A fault of the process promoted pages.

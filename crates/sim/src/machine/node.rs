@@ -101,8 +101,8 @@ impl Node {
         }
     }
 
-    /// The same, and if a CPU's list takes what it may at once, the low watermark is still free: as
-    /// pghot reckons where it makes room itself.
+    /// The same, but the low watermark stays free even if a CPU's list takes all that it may at
+    /// once. pghot reckons so where it makes room itself (`crates/linux/src/watermarks.rs`).
     pub fn room_beside_lists(&self) -> u64 {
         self.room().min(
             self.free
@@ -161,6 +161,17 @@ mod tests {
         assert_eq!(node.room(), 0);
         node.free += 5;
         assert_eq!(node.room(), 5);
+    }
+
+    #[test]
+    fn a_list_may_take_more_than_lies_between_two_watermarks() {
+        // A step of a node of 4 GiB is 1048 pages.
+        let mut node = node(4096);
+        node.free = node.watermarks.low + 2016;
+        assert!(node.room() > 0);
+        assert_eq!(node.room_beside_lists(), 0);
+        node.free += 5;
+        assert_eq!(node.room_beside_lists(), 5);
         node.is_online = false;
         assert_eq!(node.room(), 0);
     }

@@ -25,7 +25,6 @@ use serde_json::{Value, json};
 use super::{Descriptor, Fault, Setting, System, Touch};
 use crate::Error;
 use crate::kernel::promotion::promote_in_fault;
-use crate::kernel::scan::Scan;
 use crate::machine::memory::pfn_of;
 use crate::machine::node::Node;
 use crate::machine::world::World;
@@ -344,7 +343,7 @@ impl System for Pghot {
         kernel.scan_period_min_ms = pulse::PERIOD_MIN_MS;
         kernel.scan_size_mib = marking::START_SIZE_MB;
         for task in tasks {
-            task.scan = Scan::new(&task.region, task.scan.mappings, kernel, now_ns);
+            task.scan.restart(&task.region, kernel, now_ns);
         }
     }
 

@@ -1,6 +1,10 @@
 //! When a node is aged: in pairs, as far apart as pages must be idle, and then not before the time
 //! that it took is a small share. If by then pages must be idle for longer than that, the second of
 //! a pair is the first of the next.
+//!
+//! A pair is as far apart as its agings begin: both walk the same pages in the same order, so each
+//! page has about that long to be touched, however long a walk takes. From the end of the first on
+//! it would be that much longer, and where walks take as long as pages must be idle, few are.
 
 /// Agings may take one part in so many of the time until the next: while they tell pages apart, and
 /// while they do not.
@@ -10,6 +14,9 @@ const SHARES: (u64, u64) = (8, 32);
 /// any more, or the exchange rests.
 const LATE_MS: u64 = 1000;
 
+/// The kernel tells the age of a generation to so many ms.
+const JIFFY_MS: u64 = 4;
+
 /// Of one node.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Agings {
@@ -17,6 +24,9 @@ pub(super) struct Agings {
     last_ms: Option<u64>,
     /// When it began: what went up before has lost its accessed bits.
     began_ms: u64,
+    /// Of the last pair: how far apart it was, and see [`Agings::opened_ago_ms`].
+    apart_ms: u64,
+    opened_ago_ms: u64,
     /// It was the first of a pair, and the second is yet to come.
     is_open: bool,
     took_ms: u64,
@@ -44,6 +54,23 @@ impl Agings {
         self.took_ms
     }
 
+    /// For how long the pages that the last pair found idle had not been touched, in ms.
+    pub fn apart_ms(&self) -> u64 {
+        self.apart_ms
+    }
+
+    /// How long ago at least the first of the last pair opened a generation when the second ended,
+    /// in ms, as the kernel reckons it: if another aging came between, its generation is younger.
+    pub fn opened_ago_ms(&self) -> u64 {
+        self.opened_ago_ms
+    }
+
+    /// How long until the second of a pair, in ms, if one is under way.
+    pub fn until_second_ms(&self, now_ms: u64, idle_ms: u64) -> Option<u64> {
+        let second_ms = self.began_ms + idle_ms;
+        self.is_open.then(|| second_ms.saturating_sub(now_ms))
+    }
+
     /// Whether more may go without another look: what was found idle is idle for longer by now, and
     /// the kernel keeps what was touched.
     pub fn goes_on(&self) -> bool {
@@ -53,24 +80,31 @@ impl Agings {
     /// Whether it is time, where pages must be idle for so long, and agings tell pages apart or do
     /// not.
     pub fn is_due(&self, now_ms: u64, idle_ms: u64, is_promising: bool) -> bool {
+        if let Some(until_ms) = self.until_second_ms(now_ms, idle_ms) {
+            return until_ms == 0;
+        }
         let share = if is_promising { SHARES.0 } else { SHARES.1 };
-        let rest_ms = match self.is_open {
-            true => idle_ms,
-            false => idle_ms.max(self.took_ms * share),
-        };
+        let rest_ms = idle_ms.max(self.took_ms * share);
         (self.last_ms).is_none_or(|last_ms| now_ms.saturating_sub(last_ms) >= rest_ms)
     }
 
     /// If one that begins now is the second of a pair: when the first began.
     pub fn first_of_pair_ms(&self, now_ms: u64, idle_ms: u64) -> Option<u64> {
         // Who was not touched since the last one may have been idle for a little longer.
-        let is_soon = |last_ms| (idle_ms..=2 * idle_ms).contains(&now_ms.saturating_sub(last_ms));
-        (self.is_open || self.last_ms.is_some_and(is_soon)).then_some(self.began_ms)
+        let since_ms = now_ms.saturating_sub(self.began_ms);
+        let is_soon = self.last_ms.is_some() && (idle_ms..=2 * idle_ms).contains(&since_ms);
+        (self.is_open || is_soon).then_some(self.began_ms)
     }
 
     /// Takes note of one; returns whether it was the second of a pair.
     pub fn note(&mut self, began_ms: u64, ended_ms: u64, idle_ms: u64) -> bool {
-        let is_second = self.first_of_pair_ms(began_ms, idle_ms).is_some();
+        let first_ms = self.first_of_pair_ms(began_ms, idle_ms);
+        if let Some(first_ms) = first_ms {
+            self.apart_ms = began_ms.saturating_sub(first_ms);
+            let opened_ms = self.last_ms.unwrap_or(ended_ms);
+            self.opened_ago_ms = ended_ms.saturating_sub(opened_ms + JIFFY_MS);
+        }
+        let is_second = first_ms.is_some();
         let before_ms = if self.is_open { self.took_ms } else { 0 };
         self.took_ms = before_ms + ended_ms.saturating_sub(began_ms);
         (self.last_ms, self.began_ms) = (Some(ended_ms), began_ms);
@@ -113,6 +147,23 @@ mod tests {
         assert!(!agings.give_up_late(2020, 16) && agings.is_open());
         assert!(agings.give_up_late(2053, 16) && !agings.is_open());
         assert!(!agings.note(2060, 2080, 16), "the first of another");
+    }
+
+    #[test]
+    fn a_pair_is_as_far_apart_as_pages_must_be_idle_however_long_walks_take() {
+        for (took_ms, idle_ms, apart_ms) in [(2, 16, 16), (12, 16, 16), (100, 16, 100)] {
+            let mut agings = Agings::default();
+            let first_ms = 1000;
+            assert!(!agings.note(first_ms, first_ms + took_ms, idle_ms));
+            let now_ms = first_ms + took_ms;
+            let until_ms = agings.until_second_ms(now_ms, idle_ms);
+            assert_eq!(until_ms, Some(idle_ms.saturating_sub(took_ms)));
+            let second_ms = now_ms + until_ms.unwrap_or_default();
+            assert!(agings.is_due(second_ms, idle_ms, false));
+            assert!(agings.note(second_ms, second_ms + took_ms, idle_ms));
+            assert_eq!(agings.apart_ms(), apart_ms, "{took_ms}");
+            assert_eq!(agings.until_second_ms(second_ms, idle_ms), None);
+        }
     }
 
     #[test]

@@ -161,17 +161,29 @@ impl Demoter {
         self.report.is_proven = self.exchange.is_proven();
         self.report.rate_mbps = self.exchange.rate_mbps();
         self.report.note_change(now_ms);
-        let mut agings = self.agings.values();
-        match self.report.is_wanted {
-            true if agings.any(Agings::is_open) => {
-                self.report.idle_ms.clamp(INTERVAL_MS.1, INTERVAL_MS.0)
-            }
-            true if self.report.resting.is_none() => INTERVAL_MS.0 / 2,
+        match (
+            self.report.is_wanted,
+            self.until_second_ms(machine.now_ms()),
+        ) {
+            (true, Some(ms)) => ms,
+            (true, None) if self.report.resting.is_none() => INTERVAL_MS.0 / 2,
             // Hint faults may end the rest.
-            true => INTERVAL_MS.0,
-            false if !is_quiet => INTERVAL_MS.0,
-            false => QUIET_MS / 4,
+            (true, None) => INTERVAL_MS.0,
+            (false, _) if !is_quiet => INTERVAL_MS.0,
+            (false, _) => QUIET_MS / 4,
         }
+    }
+
+    /// How long until the second of a pair of agings, if one is under way, in ms.
+    fn until_second_ms(&self, now_ms: u64) -> Option<u64> {
+        let idle_ms = self.report.idle_ms;
+        let agings = self.agings.values();
+        let until_ms = agings.filter_map(|agings| agings.until_second_ms(now_ms, idle_ms));
+        until_ms.min().map(|ms| match ms {
+            // It was to come in this pass, but something prevents it.
+            0 => INTERVAL_MS.1,
+            ms => ms.min(INTERVAL_MS.0),
+        })
     }
 
     /// None waits for a pair that nothing finishes, and what was aged before one tells nothing.
@@ -236,7 +248,8 @@ impl Demoter {
         }
         if !is_narrow {
             if self.exchange.takes_counted(settings) && longest.is_known {
-                (self.exchange).note_idle(machine.now_ms(), longest.idle_share(), settings);
+                let (idle, for_ms) = (longest.idle_share(), Exchange::widest_idle_ms(settings));
+                (self.exchange).note_idle(machine.now_ms(), idle, for_ms, settings);
                 let round = self.serve(target, longest, settings, machine);
                 return self.exchange.note_round(machine.now_ms(), round, settings);
             }
@@ -249,8 +262,10 @@ impl Demoter {
             && self.note_fates(machine.now_ms(), fates, [&lruvecs, &after])
         {
             // At once, for soon the others will have been touched as well.
-            let survey = Survey::new(&after, self.exchange.idle_ms(settings));
-            (self.exchange).note_idle(machine.now_ms(), survey.idle_share(), settings);
+            let agings = self.agings.entry(nid).or_default();
+            let survey = Survey::new(&after, agings.opened_ago_ms());
+            let apart_ms = agings.apart_ms();
+            (self.exchange).note_idle(machine.now_ms(), survey.idle_share(), apart_ms, settings);
             let round = self.serve(target, survey, settings, machine);
             self.exchange.note_round(machine.now_ms(), round, settings);
         } else if self.agings.get(&nid).is_some_and(Agings::goes_on) {

@@ -240,6 +240,18 @@ fn cold_is_what_is_colder_than_what_waits() {
     assert_eq!(hot, 3000);
 }
 
+/// Where a walk takes as long as pages must be idle, all would be touched between the end of one
+/// and the next: each page is touched every 28 ms at least.
+#[test]
+fn a_long_walk_does_not_make_the_time_scale_wider() {
+    let touched: Vec<(usize, u64)> = (17..28).map(|ms| (500, ms)).collect();
+    let mut node = Node::new(&touched);
+    node.aging_ms = 12;
+    let mut demoter = Demoter::default();
+    let went = node.run(&mut demoter, 1000, 10_000);
+    assert!(went >= 500, "{went} with {} agings", node.calls);
+}
+
 /// A recording clears bits too: no pair of agings is under way while it does, and those before it
 /// are no pair with one after it.
 #[test]

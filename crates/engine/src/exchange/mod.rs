@@ -331,8 +331,9 @@ impl Exchange {
         (self.floor..narrow).find_map(open)
     }
 
-    /// Of the top tier a share, 0 to 1, was idle for long enough.
-    pub fn note_idle(&mut self, now_ms: u64, idle: f64, settings: &Settings) {
+    /// Of the top tier a share, 0 to 1, was idle for so long, which is at least what the scale asks
+    /// for.
+    pub fn note_idle(&mut self, now_ms: u64, idle: f64, for_ms: u64, settings: &Settings) {
         if self.resting.is_some() {
             return;
         }
@@ -345,7 +346,7 @@ impl Exchange {
             self.is_proven |= is_widest && now_ms.saturating_sub(self.since_ms) >= TRIED_MS;
             return;
         };
-        let times = f64::from(scale.idle_ms) / f64::from(scale.touched_ms);
+        let times = for_ms as f64 / f64::from(scale.touched_ms);
         let is_told_apart = idle > least_idle(gap, times);
         if is_told_apart {
             self.tried = f64::INFINITY;

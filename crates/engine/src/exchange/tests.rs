@@ -51,7 +51,7 @@ impl Tiers {
             return;
         }
         let idle = 1.0 - touched(&self.above, exchange.idle_ms(&settings) as f64);
-        exchange.note_idle(self.now_ms, idle, &settings);
+        exchange.note_idle(self.now_ms, idle, exchange.idle_ms(&settings), &settings);
         if exchange.is_proven() {
             let waited = 1e4 * touched(&self.below, exchange.touched_ms(&settings).into());
             let round = Round {
@@ -158,11 +158,11 @@ fn one_look_proves_nothing() {
     let mut exchange = Exchange::default();
     come(&mut exchange, 10_000, &[0.1]);
     assert!(exchange.search(&settings));
-    exchange.note_idle(10_000, 0.5, &settings);
+    exchange.note_idle(10_000, 0.5, exchange.idle_ms(&settings), &settings);
     assert!(!exchange.is_proven(), "an outlier");
-    exchange.note_idle(10_016, 0.5, &settings);
+    exchange.note_idle(10_016, 0.5, exchange.idle_ms(&settings), &settings);
     assert!(exchange.is_proven(), "two agree");
-    exchange.note_idle(10_032, 0.01, &settings);
+    exchange.note_idle(10_032, 0.01, exchange.idle_ms(&settings), &settings);
     assert!(!exchange.is_proven(), "one look ends it");
 }
 
@@ -174,7 +174,7 @@ fn two_looks_agree_whatever_scale_each_was_at() {
     let mut look = |now_ms: u64, gaps: &[f64], idle: f64| {
         come(&mut exchange, now_ms, gaps);
         assert!(exchange.search(&settings));
-        exchange.note_idle(now_ms, idle, &settings);
+        exchange.note_idle(now_ms, idle, exchange.idle_ms(&settings), &settings);
         (exchange.touched_ms(&settings), exchange.is_proven())
     };
     assert_eq!(look(10_000, &[0.1], 0.5), (8, false));
@@ -198,7 +198,7 @@ fn a_scale_that_failed_is_tried_again_when_hot_and_cold_are_further_apart() {
         exchange.touched_ms(&settings)
     };
     assert_eq!(scale_ms(&mut exchange, 10_000, 0.2), 8);
-    exchange.note_idle(10_000, 0.02, &settings);
+    exchange.note_idle(10_000, 0.02, exchange.idle_ms(&settings), &settings);
     assert_eq!(scale_ms(&mut exchange, 20_000, 0.2), 16, "that failed");
     let hardly_wider = 0.2 / WIDER_GAP * 1.1;
     assert_eq!(scale_ms(&mut exchange, 30_000, hardly_wider), 16);
@@ -215,7 +215,7 @@ fn where_scales_have_failed_and_none_is_left_it_rests() {
     come(&mut exchange, 20_000, &[0.4]);
     assert!(exchange.search(&settings));
     // Wide enough at the end of the look, and too wide a moment later.
-    exchange.note_idle(20_000, 0.01, &settings);
+    exchange.note_idle(20_000, 0.01, exchange.idle_ms(&settings), &settings);
     exchange.resting = None;
     come(&mut exchange, 30_000, &[0.6]);
     assert!(!exchange.search(&settings));
@@ -235,7 +235,7 @@ fn a_gap_that_comes_and_goes_is_tried_once() {
             break;
         }
         come(&mut exchange, now_ms + 1000, &[0.4]);
-        exchange.note_idle(now_ms + 1000, 0.03, &settings);
+        exchange.note_idle(now_ms + 1000, 0.03, exchange.idle_ms(&settings), &settings);
         exchange.resting = None;
         looks += 1;
     }
@@ -249,12 +249,12 @@ fn a_gap_that_told_pages_apart_has_not_failed() {
     come(&mut exchange, 10_000, &[0.02]);
     for now_ms in [10_000, 10_050] {
         assert!(exchange.search(&settings));
-        exchange.note_idle(now_ms, 0.5, &settings);
+        exchange.note_idle(now_ms, 0.5, exchange.idle_ms(&settings), &settings);
     }
     assert!(exchange.is_proven() && exchange.search(&settings));
     // The hot pages have gone up.
     come(&mut exchange, 20_000, &[0.3]);
-    exchange.note_idle(20_000, 0.003, &settings);
+    exchange.note_idle(20_000, 0.003, exchange.idle_ms(&settings), &settings);
     assert_eq!(exchange.resting(20_000), Some(Rest::NobodyIdle));
     come(&mut exchange, 20_500, &[0.02]);
     assert_eq!(exchange.resting(20_500), None, "others are hot now");
@@ -266,11 +266,11 @@ fn a_scale_at_which_hardly_any_need_be_idle_is_not_tried_again() {
     let mut exchange = Exchange::default();
     come(&mut exchange, 10_000, &[0.05, 0.02]);
     assert!(exchange.search(&settings));
-    exchange.note_idle(10_000, 0.003, &settings);
+    exchange.note_idle(10_000, 0.003, exchange.idle_ms(&settings), &settings);
     assert_eq!(exchange.touched_ms(&settings), 16, "the next scale");
     // Narrower than it was when the first failed, but there one page in a hundred must be idle.
     come(&mut exchange, 20_000, &[0.03, 0.02]);
-    exchange.note_idle(20_000, 0.003, &settings);
+    exchange.note_idle(20_000, 0.003, exchange.idle_ms(&settings), &settings);
     assert_eq!(exchange.resting(20_000), Some(Rest::NobodyIdle));
 }
 
@@ -281,7 +281,7 @@ fn a_gap_that_was_hardly_too_wide_ends_no_rest() {
     come(&mut exchange, 10_000, &[0.55, 0.3]);
     assert!(exchange.search(&settings));
     assert_eq!(exchange.touched_ms(&settings), 16, "at 8 ms there is none");
-    exchange.note_idle(10_000, 0.003, &settings);
+    exchange.note_idle(10_000, 0.003, exchange.idle_ms(&settings), &settings);
     assert!(exchange.resting(10_000).is_some());
     let mut by_chance = exchange.clone();
     come(&mut by_chance, 10_500, &[0.45, 0.3]);
@@ -297,8 +297,8 @@ fn rests_get_longer_until_one_has_paid() {
     let rest_ms = |exchange: &mut Exchange, now_ms: u64, idle: f64| -> u64 {
         assert_eq!(exchange.resting(now_ms), None);
         assert!(exchange.search(&settings));
-        exchange.note_idle(now_ms, idle, &settings);
-        exchange.note_idle(now_ms, idle, &settings);
+        exchange.note_idle(now_ms, idle, exchange.idle_ms(&settings), &settings);
+        exchange.note_idle(now_ms, idle, exchange.idle_ms(&settings), &settings);
         if exchange.is_proven() {
             exchange.rest(now_ms, Rest::NobodyIdle);
         }
@@ -315,8 +315,8 @@ fn rests_get_longer_until_one_has_paid() {
     assert_eq!(rest_ms(&mut exchange, 300_000, 0.5), 4 * REST_MS.0);
     come(&mut exchange, 400_000, &[0.1]);
     exchange.search(&settings);
-    exchange.note_idle(400_000, 0.5, &settings);
-    exchange.note_idle(400_000, 0.5, &settings);
+    exchange.note_idle(400_000, 0.5, exchange.idle_ms(&settings), &settings);
+    exchange.note_idle(400_000, 0.5, exchange.idle_ms(&settings), &settings);
     assert!(exchange.is_proven());
     // And now it is touched more rarely: that has paid.
     come(&mut exchange, 410_000, &[0.1 * WIDER_GAP * 1.1]);
@@ -385,7 +385,7 @@ fn a_scale_that_is_gone_does_no_harm() {
     for quick_fault_ms in [0, 20, 1, 60_000] {
         settings.quick_fault_ms = quick_fault_ms;
         exchange.note(slow.now_ms, slow.faults, Outcomes::default(), &settings);
-        exchange.note_idle(slow.now_ms, 0.5, &settings);
+        exchange.note_idle(slow.now_ms, 0.5, exchange.idle_ms(&settings), &settings);
         exchange.note_round(slow.now_ms, Some(Round::default()), &settings);
         exchange.search(&settings);
         assert!(exchange.idle_ms(&settings) >= 2 * u64::from(exchange.touched_ms(&settings)));

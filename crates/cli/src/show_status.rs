@@ -36,6 +36,9 @@ pub fn text(status: &Status) -> String {
     let demoter = &status.demoter;
     let demoted = format!("{} made room", pages(demoter.demoted_pages));
     let _ = writeln!(text, "  demoted: {demoted}; {}", demoter.sentence());
+    if let Some(look) = demoter.looks.back().filter(|_| demoter.is_wanted) {
+        let _ = writeln!(text, "  last look: {}", look.sentence());
+    }
     text.push_str("\nHotness sources\n");
     for report in &status.sources {
         source(&mut text, report);

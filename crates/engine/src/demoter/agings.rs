@@ -1,6 +1,8 @@
 //! When a node is aged: in pairs, as far apart as pages must be idle, and then not before the time
 //! that it took is a small share. If by then pages must be idle for longer than that, the second of
-//! a pair is the first of the next.
+//! a pair is the first of the next; where a pair told nothing apart and a wider scale is to be
+//! tried, always. So a search through all scales is over within half a second, and then comes the
+//! pause.
 //!
 //! A pair is as far apart as its agings begin: both walk the same pages in the same order, so each
 //! page has about that long to be touched, however long a walk takes. From the end of the first on
@@ -96,6 +98,11 @@ impl Agings {
         (self.is_open || is_soon).then_some(self.began_ms)
     }
 
+    /// The second of the last pair is the first of another, of pages that are idle for longer.
+    pub fn reopen(&mut self) {
+        self.is_open = true;
+    }
+
     /// Takes note of one; returns whether it was the second of a pair.
     pub fn note(&mut self, began_ms: u64, ended_ms: u64, idle_ms: u64) -> bool {
         let first_ms = self.first_of_pair_ms(began_ms, idle_ms);
@@ -164,6 +171,17 @@ mod tests {
             assert_eq!(agings.apart_ms(), apart_ms, "{took_ms}");
             assert_eq!(agings.until_second_ms(second_ms, idle_ms), None);
         }
+    }
+
+    #[test]
+    fn a_search_costs_one_walk_a_scale_and_all_of_them_count() {
+        let mut agings = Agings::default();
+        assert!(!agings.note(1000, 1010, 16) && agings.note(1016, 1026, 16));
+        agings.reopen();
+        assert!(!agings.is_due(1047, 32, false) && agings.is_due(1048, 32, false));
+        assert!(agings.note(1048, 1058, 32));
+        assert_eq!((agings.apart_ms(), agings.took_ms()), (32, 30));
+        assert!(!agings.is_due(1058 + 30 * 31, 32, false));
     }
 
     #[test]

@@ -151,6 +151,7 @@ impl Demoter {
                     room_pages,
                 };
                 self.make_room(&target, settings, machine);
+                self.report.note_look(self.exchange.take_look());
             }
         }
         let is_quiet = now_ms >= self.wanted_ms + QUIET_MS;
@@ -268,10 +269,23 @@ impl Demoter {
             (self.exchange).note_idle(machine.now_ms(), survey.idle_share(), apart_ms, settings);
             let round = self.serve(target, survey, settings, machine);
             self.exchange.note_round(machine.now_ms(), round, settings);
+            self.reopen(nid, apart_ms, machine.now_ms(), settings);
         } else if self.agings.get(&nid).is_some_and(Agings::goes_on) {
             // Nothing is learnt from it.
             let survey = Survey::new(&lruvecs, self.exchange.idle_ms(settings));
             self.serve(target, survey, settings, machine);
+        }
+    }
+
+    /// If pages were not told apart, and are to be idle for longer than the last pair of agings was
+    /// apart, that goes on.
+    fn reopen(&mut self, nid: Nid, apart_ms: u64, now_ms: u64, settings: &Settings) {
+        let is_wider = self.exchange.idle_ms(settings) > apart_ms;
+        let is_searching = !self.exchange.is_promising() && !self.exchange.takes_counted(settings);
+        let may_go_on = is_searching && is_wider && self.exchange.resting(now_ms).is_none();
+        if may_go_on && let Some(turn) = self.turns.begin() {
+            self.turn.insert(nid, turn);
+            self.agings.entry(nid).or_default().reopen();
         }
     }
 

@@ -6,11 +6,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::reclaim::Unable;
-use crate::exchange::Rest;
+use crate::exchange::{Look, Rest};
 use crate::{QuickFault, Settings};
 
 /// What a demoter does, for reports.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DemoterReport {
     /// Pages demoted since the start.
     pub demoted_pages: u64,
@@ -47,10 +47,12 @@ pub struct DemoterReport {
     pub rounds_lower_tier_full: u64,
     /// The last changes of mind, and when (`CLOCK_MONOTONIC`, ms).
     pub changes: VecDeque<(u64, String)>,
+    /// The last looks at a top tier.
+    pub looks: VecDeque<Look>,
 }
 
-/// Changes of mind that are kept.
-const CHANGES: usize = 32;
+/// Changes of mind that are kept, and looks.
+const KEPT: usize = 32;
 
 impl DemoterReport {
     /// What it does and why, as a sentence for an operator.
@@ -96,9 +98,17 @@ impl DemoterReport {
             .is_none_or(|(_, last)| *last != sentence)
         {
             self.changes.push_back((now_ms, sentence));
-            if self.changes.len() > CHANGES {
+            if self.changes.len() > KEPT {
                 self.changes.pop_front();
             }
+        }
+    }
+
+    /// Keeps a look, if there was one.
+    pub(super) fn note_look(&mut self, look: Option<Look>) {
+        self.looks.extend(look);
+        if self.looks.len() > KEPT {
+            self.looks.pop_front();
         }
     }
 }

@@ -31,7 +31,7 @@ use crate::{Gate, Settings};
 use scales::{NARROW_SCALES, NARROW_TIMES, Scale, least_idle, scales};
 
 pub use scales::{FAULT_CLASSES, FaultTimes};
-pub use told::{Fates, Outcomes, Rest, Round};
+pub use told::{Fates, Look, Outcomes, Rest, Round};
 
 /// Where more than this share must be idle, it need not be asked whether it is.
 const IDLE_MAX: f64 = 0.5;
@@ -90,6 +90,7 @@ pub struct Exchange {
     is_proven: bool,
     /// Whether they were at the last look, at this scale or another.
     is_likely: bool,
+    last_look: Option<Look>,
     /// All fault times, and those at two moments since when they are news.
     faults: FaultTimes,
     earlier: [(u64, FaultTimes); 2],
@@ -128,6 +129,7 @@ impl Default for Exchange {
             since_ms: 0,
             is_proven: false,
             is_likely: false,
+            last_look: None,
             faults: FaultTimes::default(),
             earlier: Default::default(),
             rounds_in_vain: 0,
@@ -182,6 +184,11 @@ impl Exchange {
     /// Whether the last look told pages apart, at this scale or another.
     pub fn is_promising(&self) -> bool {
         self.is_proven || self.is_likely
+    }
+
+    /// The last look at which hint faults told how much had to be idle, once.
+    pub fn take_look(&mut self) -> Option<Look> {
+        self.last_look.take()
     }
 
     /// MB that may change places a second.
@@ -347,7 +354,15 @@ impl Exchange {
             return;
         };
         let times = for_ms as f64 / f64::from(scale.touched_ms);
-        let is_told_apart = idle > least_idle(gap, times);
+        let least_share = least_idle(gap, times);
+        let is_told_apart = idle > least_share;
+        self.last_look = Some(Look {
+            at_ms: now_ms,
+            touched_ms: scale.touched_ms,
+            idle_ms: for_ms,
+            idle_share: idle,
+            least_share,
+        });
         if is_told_apart {
             self.tried = f64::INFINITY;
         }
@@ -369,6 +384,9 @@ impl Exchange {
         self.fails();
         if !self.search(settings) {
             self.rest(now_ms, Rest::NobodyIdle);
+        } else if self.idle_ms(settings) <= for_ms {
+            // The look tells of this scale as well. Each fails once, so there is an end.
+            self.note_idle(now_ms, idle, for_ms, settings);
         }
     }
 

@@ -188,6 +188,20 @@ fn two_looks_agree_whatever_scale_each_was_at() {
     );
 }
 
+/// What was not idle for long enough at a wider scale either need not be looked at there.
+#[test]
+fn a_look_tells_of_all_scales_that_ask_for_no_more() {
+    let settings = settings();
+    for (for_ms, next_ms) in [(16, 16), (33, 32), (64, 64), (200, 64)] {
+        let mut exchange = Exchange::default();
+        come(&mut exchange, 10_000, &[0.3, 0.3, 0.3, 0.3]);
+        assert!(exchange.search(&settings));
+        exchange.note_idle(10_000, 0.009, for_ms, &settings);
+        assert_eq!(exchange.touched_ms(&settings), next_ms, "{for_ms}");
+        assert!(!exchange.is_promising());
+    }
+}
+
 #[test]
 fn a_scale_that_failed_is_tried_again_when_hot_and_cold_are_further_apart() {
     let settings = settings();

@@ -1,5 +1,5 @@
-//! What an exchange is told: of rounds, and of what became of the pages that went up; and why it
-//! rests.
+//! What an exchange is told: of idle pages, of rounds, and of what became of the pages that went
+//! up; and why it rests.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -41,6 +41,35 @@ impl Rest {
                 "promoted pages were not touched again, or no more often than others"
             }
         }
+    }
+}
+
+/// A look at a top tier: how much of it was idle, and how much had to be.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Look {
+    /// When (`CLOCK_MONOTONIC`, ms).
+    pub at_ms: u64,
+    /// Within which time what waits was touched, in ms.
+    pub touched_ms: u32,
+    /// For how long the idle pages had not been touched, in ms.
+    pub idle_ms: u64,
+    /// Their share of the node's pages in use, 0 to 1.
+    pub idle_share: f64,
+    /// More than this share must be idle for pages to be told apart; above a half it is not asked.
+    pub least_share: f64,
+}
+
+impl Look {
+    /// As a sentence for an operator.
+    pub fn sentence(&self) -> String {
+        format!(
+            "{:.1} % of the top tier was idle for {} ms, and more than {:.1} % has to be, where \
+             what waits is touched within {} ms",
+            self.idle_share * 100.0,
+            self.idle_ms,
+            self.least_share * 100.0,
+            self.touched_ms
+        )
     }
 }
 

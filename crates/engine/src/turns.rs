@@ -44,11 +44,6 @@ impl Turns {
         self.lock().recorded
     }
 
-    /// Whether a recording waits or has its turn.
-    pub fn is_asked(&self) -> bool {
-        self.lock().recordings > 0
-    }
-
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -108,6 +103,6 @@ mod tests {
         assert!(recording.has_begun() && turns.begin().is_none());
         drop(recording);
         assert!(turns.begin().is_some());
-        assert_eq!((turns.recorded(), turns.is_asked()), (1, false));
+        assert_eq!(turns.recorded(), 1);
     }
 }

@@ -182,6 +182,8 @@ impl Machine for Host {
             return;
         }
         let _stay = self.exchange_cpus.follow(batch.target, self.now_ms());
+        // Whatever comes of it, not more than that.
+        (self.watermarks).note_taken(batch.target, batch.pages.into());
         let moving = self.moving.clone();
         moving.count(|| match batch.owner {
             Owner::Process(pid) => self.move_mapped(pid, batch, outcomes),

@@ -51,6 +51,8 @@ pub struct Watermarks {
     free_pages: FreePages,
     /// By node, how many more pages are free than when its zones were read.
     more_pages: BTreeMap<u32, i64>,
+    /// By node, how many were taken since then by who asks.
+    taken_pages: BTreeMap<u32, u64>,
 }
 
 impl Watermarks {
@@ -67,6 +69,7 @@ impl Watermarks {
             due_ns: 0,
             free_pages: FreePages::new(root),
             more_pages: BTreeMap::new(),
+            taken_pages: BTreeMap::new(),
         };
         watermarks.refresh()?;
         Ok(watermarks)
@@ -75,6 +78,7 @@ impl Watermarks {
     /// Reads all zones again; allocates only when the machine has grown.
     pub fn refresh(&mut self) -> Result<(), ReadError> {
         self.more_pages.clear();
+        self.taken_pages.clear();
         self.read_text()
             .map_err(|source| ReadError::io(&self.path, source))?;
         zoneinfo::parse(&self.text, &mut self.zones)
@@ -110,6 +114,12 @@ impl Watermarks {
         Ok(())
     }
 
+    /// Takes note that so many pages of a node were taken: those in a CPU's list went first, and
+    /// only reading all zones tells how many are left in it.
+    pub fn note_taken(&mut self, nid: u32, pages: u64) {
+        *self.taken_pages.entry(nid).or_default() += pages;
+    }
+
     /// The populated and unpopulated zones as they were read last, in the file's order.
     pub fn zones(&self) -> &[Zone] {
         &self.zones
@@ -137,9 +147,10 @@ impl Watermarks {
     /// back to it; a zone below its mark counts as 0. Not seen: free pages in high-order atomic
     /// reserves, which the kernel does not print.
     pub fn room_pages(&self, nid: u32, at_cpu: Option<u32>) -> u64 {
+        let taken = self.taken_pages.get(&nid).copied().unwrap_or(0);
         self.above(nid, |zone| {
             let list = at_cpu.map_or(0, |cpu| zone.list_pages(&self.text, cpu));
-            let at_hand = list.saturating_sub(LIST_BATCH_PAGES) as i64;
+            let at_hand = list.saturating_sub(taken + LIST_BATCH_PAGES) as i64;
             let beyond = |mark_pages: u64| zone.free_pages as i64 - mark_pages as i64;
             let fill = zone.list_pages_max(&self.text).unwrap_or(0);
             let low_and_fill = zone.low_pages + fill.min(LIST_FILL_MAX_PAGES);

@@ -42,7 +42,7 @@ pub fn as_it_is(vm: &Vm, nid: usize) -> Result<u64> {
 /// Takes what is left beside a workload that fills the node.
 pub fn fill(vm: &Vm, nid: usize) -> Result<()> {
     let free_mib = free_mib(vm, nid)?;
-    if free_mib > MAKING_MIB {
+    if !is_filled(free_mib) {
         return Ok(());
     }
     let reserved = vm.read(&reserved_path(nid))?;
@@ -51,6 +51,13 @@ pub fn fill(vm: &Vm, nid: usize) -> Result<()> {
         .parse::<u64>()
         .context("no number of pages")?;
     reserve(vm, nid, reserved_mib + free_mib.saturating_sub(FULL_MIB))
+}
+
+/// Whether a workload has taken its room, where so much is free: what was free to make it, or a
+/// little more or less, for a guest takes and gives back some in between. One that lies elsewhere
+/// leaves at least as much again, its room.
+fn is_filled(free_mib: u64) -> bool {
+    free_mib < 2 * MAKING_MIB
 }
 
 fn free_mib(vm: &Vm, nid: usize) -> Result<u64> {
@@ -64,4 +71,17 @@ fn reserve(vm: &Vm, nid: usize, mib: u64) -> Result<()> {
 /// Huge pages of 2 MiB.
 fn reserved_path(nid: usize) -> String {
     format!("/sys/devices/system/node/node{nid}/hugepages/hugepages-2048kB/nr_hugepages")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The room of the smallest guest, 30 % of 320 MiB, was once left with 66 MiB free.
+    #[test]
+    fn a_little_that_a_guest_gave_back_is_no_room() {
+        let room_mib = 512 * SHARE.0 / SHARE.1 * 30 / 100;
+        assert!(is_filled(MAKING_MIB - 8) && is_filled(MAKING_MIB + 8));
+        assert!(!is_filled(MAKING_MIB + room_mib));
+    }
 }

@@ -162,16 +162,15 @@ impl Demoter {
         self.report.is_proven = self.exchange.is_proven();
         self.report.rate_mbps = self.exchange.rate_mbps();
         self.report.note_change(now_ms);
-        match (
-            self.report.is_wanted,
-            self.until_second_ms(machine.now_ms()),
-        ) {
-            (true, Some(ms)) => ms,
-            (true, None) if self.report.resting.is_none() => INTERVAL_MS.0 / 2,
+        match self.report.is_wanted {
+            true if self.report.resting.is_none() => {
+                let second_ms = self.until_second_ms(machine.now_ms());
+                second_ms.unwrap_or(INTERVAL_MS.0 / 2)
+            }
             // Hint faults may end the rest.
-            (true, None) => INTERVAL_MS.0,
-            (false, _) if !is_quiet => INTERVAL_MS.0,
-            (false, _) => QUIET_MS / 4,
+            true => INTERVAL_MS.0,
+            false if !is_quiet => INTERVAL_MS.0,
+            false => QUIET_MS / 4,
         }
     }
 
@@ -187,14 +186,12 @@ impl Demoter {
         })
     }
 
-    /// None waits for a pair that nothing finishes, and what was aged before one tells nothing.
+    /// What was aged before a recording tells nothing; nor does a pair that nothing finished in
+    /// time, and no recording waits for it.
     fn mind_recordings(&mut self, now_ms: u64, settings: &Settings) {
         let before = std::mem::replace(&mut self.recorded, self.turns.recorded());
         if self.recorded != before {
             self.agings.clear();
-        }
-        if !self.turns.is_asked() {
-            return;
         }
         let idle_ms = self.exchange.idle_ms(settings);
         for (nid, agings) in &mut self.agings {

@@ -112,3 +112,35 @@ impl DemoterReport {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_search_is_one_change_whatever_it_looks_at() {
+        let mut report = DemoterReport {
+            is_wanted: true,
+            ..DemoterReport::default()
+        };
+        for ms in [8, 125, 8] {
+            report.touched_ms = ms;
+            report.note_change(ms.into());
+        }
+        assert_eq!(report.changes.len(), 1);
+    }
+
+    #[test]
+    fn the_last_looks_are_kept() {
+        let mut report = DemoterReport::default();
+        for at_ms in 0..100 {
+            let look = Look {
+                at_ms,
+                ..Look::default()
+            };
+            report.note_look((at_ms % 2 == 0).then_some(look));
+        }
+        let kept = report.looks.iter().map(|look| look.at_ms);
+        assert!(kept.eq((36..100).step_by(2)));
+    }
+}

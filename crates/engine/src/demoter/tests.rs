@@ -326,6 +326,27 @@ fn nobody_goes_where_all_are_in_use_and_looking_gets_rare() {
     assert!(!demoter.report().is_proven);
 }
 
+/// Though the first aging of a pair may have been the last before the rest.
+#[test]
+fn while_it_rests_passes_are_rare() {
+    let mut node = Node::new(&[(8000, 1)]);
+    let mut demoter = Demoter::default();
+    node.run(&mut demoter, 2000, 60_000);
+    let settings = Settings::new(Format::Default);
+    let (mut resting, mut passes) = (0, 0);
+    let end_ms = node.now_ms + 60_000;
+    while node.now_ms < end_ms {
+        let demand = node.demand(2000);
+        let rest_ms = demoter.pass(&demand, &settings, &mut node);
+        if demoter.report().resting.is_some() {
+            (resting, passes) = (resting + rest_ms, passes + 1);
+        }
+        node.now_ms += rest_ms;
+    }
+    assert!(resting > 30_000, "{resting} ms");
+    assert!(passes <= resting / 100, "{passes} in {resting} ms");
+}
+
 /// Shared memory is seen in page tables alone.
 #[test]
 fn without_hint_faults_the_longest_idle_go() {
@@ -471,17 +492,4 @@ fn an_excluded_or_protected_cgroup_stays_and_is_not_aged() {
         let went = node.run_with(&settings, &mut Demoter::default(), 1000, 20_000);
         assert_eq!((went == 0, node.calls == 0), (is_kept, is_kept), "{path}");
     }
-}
-
-#[test]
-fn a_search_is_one_change_whatever_it_looks_at() {
-    let mut report = DemoterReport {
-        is_wanted: true,
-        ..DemoterReport::default()
-    };
-    for ms in [8, 125, 8] {
-        report.touched_ms = ms;
-        report.note_change(ms.into());
-    }
-    assert_eq!(report.changes.len(), 1);
 }

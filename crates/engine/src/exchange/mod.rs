@@ -367,8 +367,9 @@ impl Exchange {
             self.tried = f64::INFINITY;
         }
         if is_told_apart && !self.is_proven && !self.is_likely {
-            // One look may err: a page whose translation is still in a TLB looks idle.
-            self.is_likely = true;
+            // One look may err: a page whose translation is still in a TLB looks idle. And what is
+            // as hot as this scale wants begins to wait only now.
+            (self.is_likely, self.rounds_in_vain) = (true, 0);
             return;
         }
         self.is_proven = is_told_apart;

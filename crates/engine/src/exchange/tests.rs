@@ -166,6 +166,29 @@ fn one_look_proves_nothing() {
     assert!(!exchange.is_proven(), "one look ends it");
 }
 
+/// Soon after a search nothing waits yet that is as hot as its scale wants.
+#[test]
+fn rounds_in_vain_of_an_earlier_search_do_not_count() {
+    let settings = settings();
+    let mut exchange = Exchange::default();
+    let mut now_ms = 10_000;
+    for _ in 0..3 {
+        come(&mut exchange, now_ms, &[0.1]);
+        assert!(exchange.search(&settings));
+        for idle in [0.5, 0.5, 0.5] {
+            exchange.note_idle(now_ms, idle, 16, &settings);
+            let nothing_waits = exchange.is_proven().then(Round::default);
+            exchange.note_round(now_ms, nothing_waits, &settings);
+        }
+        assert!(exchange.is_proven() && exchange.resting(now_ms).is_none());
+        // It fails, and hot and cold come further apart.
+        exchange.note_idle(now_ms, 0.01, 16, &settings);
+        exchange.failed = [f64::INFINITY; NARROW_SCALES];
+        now_ms += 2000;
+        exchange.resting = None;
+    }
+}
+
 /// Where agings take long, hint faults may name another scale at each look.
 #[test]
 fn two_looks_agree_whatever_scale_each_was_at() {

@@ -180,6 +180,25 @@ fn pages_in_the_list_at_hand_are_room() {
     assert_eq!(room(Some(12)), without, "there is no such CPU");
 }
 
+/// Until all zones are read again, which may take a hundredth of the time at most.
+#[test]
+fn what_was_taken_from_a_list_is_not_there_a_second_time() {
+    let tree = FakeTree::new();
+    let text = zoneinfo(&[&far_node(590)], true, 1);
+    tree.proc("zoneinfo", &text.replace("count:    0", "count:    150"));
+    let mut watermarks = Watermarks::open(&tree.root).unwrap();
+    let room = |watermarks: &Watermarks| watermarks.room_pages(0, Some(0));
+    assert_eq!(room(&watermarks), 150 - 64 - 10);
+    watermarks.note_taken(0, 70);
+    assert_eq!(room(&watermarks), 6);
+    watermarks.note_taken(1, 70);
+    assert_eq!(room(&watermarks), 6, "of another node");
+    watermarks.note_taken(0, 70);
+    assert_eq!(room(&watermarks), 0);
+    watermarks.refresh().unwrap();
+    assert_eq!(room(&watermarks), 150 - 64 - 10);
+}
+
 #[test]
 fn a_zone_keeps_half_a_step_above_its_low_watermark() {
     let tree = FakeTree::new();

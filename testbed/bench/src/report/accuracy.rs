@@ -29,8 +29,8 @@ pub fn of_pairs(pairs: &[Pair]) -> String {
             count(Pair::moves_agree)
         );
     }
-    text += "\n| workload | system | near, first half | near, second half | up | down | \
-             hint faults | daemon, s |\n|---|---|---|---|---|---|---|---|\n";
+    text += "\n| workload | system | guest, s | near, first half | near, second half | up | down | \
+             hint faults | daemon, s |\n|---|---|---|---|---|---|---|---|---|\n";
     let mut sorted: Vec<&Pair> = pairs.iter().collect();
     sorted.sort_by_key(|pair| pair.places_agree() && pair.moves_agree());
     for pair in sorted {
@@ -48,9 +48,10 @@ fn row(pair: &Pair) -> String {
         format!("{guest} / {model}")
     };
     format!(
-        "| {}{star} | {} | {} | {} | {} | {} | {} | {:.2} / {:.2} |\n",
+        "| {}{star} | {} | {:.0} | {} | {} | {} | {} | {} | {:.2} / {:.2} |\n",
         pair.setting.workload,
         pair.setting.system,
+        guest.elapsed_s,
         share(0),
         share(1),
         count(guest.up_pages, model.up_pages),
@@ -98,7 +99,7 @@ mod tests {
         assert_eq!(rows[3], "| held out | 1 | 1 | 0 |");
         assert_eq!(
             rows[7],
-            "| chunks* | numab2 | 0.25 / 0.25 | 0.50 / 0.50 | 1,000 / 2,000 | 0 / 0 | 7 / 7 | \
+            "| chunks* | numab2 | 1 | 0.25 / 0.25 | 0.50 / 0.50 | 1,000 / 2,000 | 0 / 0 | 7 / 7 | \
              0.00 / 0.00 |"
         );
         assert!(rows[8].starts_with("| skewed |"));

@@ -67,13 +67,7 @@ pub fn store(bench_json: &Path, pairs: &[Pair], docs: &Path) -> Result<()> {
         group["emulator"] = all["emulator"].clone();
         group["releases"] = releases(&all).into();
     }
-    let earlier = docs.join(RESULTS.0);
-    let earlier: Value = match earlier.exists() {
-        true => serde_json::from_str(&read(&earlier)?)
-            .with_context(|| format!("{} is damaged", earlier.display()))?,
-        false => Value::Null,
-    };
-    let groups = with_earlier(new, &earlier, &all["costs"])?;
+    let groups = with_earlier(new, &stored(&docs.join(RESULTS.0))?, &all["costs"])?;
     let data = json!({
         "machine": all["machine"],
         "costs": all["costs"],
@@ -83,12 +77,38 @@ pub fn store(bench_json: &Path, pairs: &[Pair], docs: &Path) -> Result<()> {
     if pairs.is_empty() {
         return Ok(());
     }
-    let data = json!({
-        "commit": commit()?,
-        "releases": releases(&all),
-        "pairs": pairs,
-    });
-    put(&ACCURACY, &data, docs)
+    let mut new = Vec::new();
+    for pair in pairs {
+        let mut pair = serde_json::to_value(pair)?;
+        (pair["commit"], pair["releases"]) = (commit()?.into(), releases(&all).into());
+        new.push(pair);
+    }
+    let pairs = with_earlier_pairs(new, &stored(&docs.join(ACCURACY.0))?);
+    put(&ACCURACY, &json!({"pairs": pairs}), docs)
+}
+
+/// What is stored; null if there is nothing yet.
+fn stored(path: &Path) -> Result<Value> {
+    match path.exists() {
+        true => serde_json::from_str(&read(path)?)
+            .with_context(|| format!("{} is damaged", path.display())),
+        false => Ok(Value::Null),
+    }
+}
+
+/// New cells beside the model, and earlier ones of other workloads, systems, kernels, kinds of
+/// memory and rooms.
+fn with_earlier_pairs(mut new: Vec<Value>, earlier: &Value) -> Vec<Value> {
+    let key = |pair: &Value| {
+        let setting = &pair["setting"];
+        let names = ["workload", "system", "kernel", "backing"].map(|name| setting[name].clone());
+        // The oldest had the whole room, and did not say so.
+        (names, setting["room_percent"].as_u64().unwrap_or(100))
+    };
+    let keys: Vec<_> = new.iter().map(key).collect();
+    let kept = array(&earlier["pairs"]).filter(|pair| !keys.contains(&key(pair)));
+    new.extend(kept.cloned());
+    new
 }
 
 /// Takes what was asked of `pghot advise` about held-out workloads into `docs`, and nothing else of
@@ -357,6 +377,17 @@ mod tests {
             with_earlier(new(), &Value::Null, &json!(2)).unwrap().len(),
             1
         );
+    }
+
+    #[test]
+    fn other_cells_stay_beside_the_model_as_they_were() {
+        let pair = |workload: &str, system: &str, seed: u64| json!({"setting": {"workload": workload, "system": system, "seed": seed}});
+        let earlier = json!({"pairs": [pair("a", "none", 1), pair("a", "pghot", 1)]});
+        let mut new = vec![pair("a", "pghot", 2), pair("b", "pghot", 1)];
+        new[0]["setting"]["room_percent"] = 100.into();
+        let all = with_earlier_pairs(new.clone(), &earlier);
+        assert_eq!(all, [&new[..], &[pair("a", "none", 1)]].concat());
+        assert_eq!(with_earlier_pairs(new.clone(), &Value::Null), new);
     }
 
     #[test]

@@ -259,19 +259,30 @@ impl Demoter {
             && let Ok(after) = self.may_go(nid, settings, machine)
             && self.note_fates(machine.now_ms(), fates, [&lruvecs, &after])
         {
-            // At once, for soon the others will have been touched as well.
-            let agings = self.agings.entry(nid).or_default();
-            let survey = Survey::new(&after, agings.opened_ago_ms());
-            let apart_ms = agings.apart_ms();
-            (self.exchange).note_idle(machine.now_ms(), survey.idle_share(), apart_ms, settings);
-            let round = self.serve(target, survey, settings, machine);
-            self.exchange.note_round(machine.now_ms(), round, settings);
-            self.reopen(nid, apart_ms, machine.now_ms(), settings);
+            self.judge(target, &after, settings, machine);
         } else if self.agings.get(&nid).is_some_and(Agings::goes_on) {
             // Nothing is learnt from it.
             let survey = Survey::new(&lruvecs, self.exchange.idle_ms(settings));
             self.serve(target, survey, settings, machine);
         }
+    }
+
+    /// Judges what a pair of agings found idle, and demotes of it at once: soon the others will
+    /// have been touched as well.
+    fn judge(
+        &mut self,
+        target: &Target,
+        after: &[Lruvec],
+        settings: &Settings,
+        machine: &mut dyn Reclaim,
+    ) {
+        let agings = self.agings.entry(target.nid).or_default();
+        let survey = Survey::new(after, agings.opened_ago_ms());
+        let apart_ms = agings.apart_ms();
+        (self.exchange).note_idle(machine.now_ms(), survey.idle_share(), apart_ms, settings);
+        let round = self.serve(target, survey, settings, machine);
+        self.exchange.note_round(machine.now_ms(), round, settings);
+        self.reopen(target.nid, apart_ms, machine.now_ms(), settings);
     }
 
     /// If pages were not told apart, and are to be idle for longer than the last pair of agings was

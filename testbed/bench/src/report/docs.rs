@@ -381,7 +381,10 @@ mod tests {
 
     #[test]
     fn other_cells_stay_beside_the_model_as_they_were() {
-        let pair = |workload: &str, system: &str, seed: u64| json!({"setting": {"workload": workload, "system": system, "seed": seed}});
+        let pair = |workload: &str, system: &str, seed: u64| {
+            let setting = json!({"workload": workload, "system": system, "seed": seed});
+            json!({ "setting": setting })
+        };
         let earlier = json!({"pairs": [pair("a", "none", 1), pair("a", "pghot", 1)]});
         let mut new = vec![pair("a", "pghot", 2), pair("b", "pghot", 1)];
         new[0]["setting"]["room_percent"] = 100.into();

@@ -250,3 +250,27 @@ fn daemon(text: &mut String, status: &Status) {
         line(text, if index == 0 { "vmstat" } else { "" }, grown);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use pghot_engine::exchange::Look;
+
+    use super::*;
+
+    #[test]
+    fn the_last_look_is_shown_while_pages_wait() {
+        let mut status = Status::default();
+        status.demoter.looks.push_back(Look {
+            at_ms: 1,
+            touched_ms: 8,
+            idle_ms: 16,
+            idle_share: 0.0414,
+            least_share: 0.0128,
+        });
+        assert!(!text(&status).contains("last look"));
+        status.demoter.is_wanted = true;
+        let line = "  last look: 4.1 % of the top tier was idle for 16 ms; to exchange it for \
+                    pages touched within 8 ms, more than 1.3 % must be\n";
+        assert!(text(&status).contains(line), "{}", text(&status));
+    }
+}

@@ -1,12 +1,11 @@
 //! When a node is aged: in pairs, as far apart as pages must be idle, and then not before the time
 //! that it took is a small share. If by then pages must be idle for longer than that, the second of
-//! a pair is the first of the next; where a pair told nothing apart and a wider scale is to be
-//! tried, always. So a search through all scales is over within half a second, and then comes the
-//! pause.
+//! a pair is the first of the next. During a search for a time scale it always is, so a search
+//! through all scales takes half a second; what its walks took is made up for afterwards.
 //!
-//! A pair is as far apart as its agings begin: both walk the same pages in the same order, so each
-//! page has about that long to be touched, however long a walk takes. From the end of the first on
-//! it would be that much longer, and where walks take as long as pages must be idle, few are.
+//! The time of a pair runs from the beginning of the first to the beginning of the second. Both
+//! walk the same pages in the same order, so each page has about that long to be touched. Counted
+//! from the end of the first, it would have longer by what a walk takes.
 
 /// Agings may take one part in so many of the time until the next: while they tell pages apart, and
 /// while they do not.
@@ -16,8 +15,18 @@ const SHARES: (u64, u64) = (8, 32);
 /// any more, or the exchange rests.
 const LATE_MS: u64 = 1000;
 
-/// The kernel tells the age of a generation to so many ms.
-const JIFFY_MS: u64 = 4;
+/// The kernel tells the age of a generation to a jiffy, which is so many ms at most.
+const JIFFY_MS: u64 = 10;
+
+/// A pair of agings that was finished.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Pair {
+    /// For how long the pages that it found idle had not been touched, in ms.
+    pub apart_ms: u64,
+    /// How old the generation that the first one opened is at least, in ms, as the kernel tells it.
+    /// One that another aging opened in between is younger.
+    pub opened_ago_ms: u64,
+}
 
 /// Of one node.
 #[derive(Debug, Clone, Copy, Default)]
@@ -26,9 +35,6 @@ pub(super) struct Agings {
     last_ms: Option<u64>,
     /// When it began: what went up before has lost its accessed bits.
     began_ms: u64,
-    /// Of the last pair: how far apart it was, and see [`Agings::opened_ago_ms`].
-    apart_ms: u64,
-    opened_ago_ms: u64,
     /// It was the first of a pair, and the second is yet to come.
     is_open: bool,
     took_ms: u64,
@@ -54,17 +60,6 @@ impl Agings {
     /// What the present pair, or the last, took so far, in ms.
     pub fn took_ms(&self) -> u64 {
         self.took_ms
-    }
-
-    /// For how long the pages that the last pair found idle had not been touched, in ms.
-    pub fn apart_ms(&self) -> u64 {
-        self.apart_ms
-    }
-
-    /// How long ago at least the first of the last pair opened a generation when the second ended,
-    /// in ms, as the kernel reckons it: if another aging came between, its generation is younger.
-    pub fn opened_ago_ms(&self) -> u64 {
-        self.opened_ago_ms
     }
 
     /// How long until the second of a pair, in ms, if one is under way.
@@ -98,25 +93,24 @@ impl Agings {
         (self.is_open || is_soon).then_some(self.began_ms)
     }
 
-    /// The second of the last pair is the first of another, of pages that are idle for longer.
+    /// The second of the last pair becomes the first of another, for pages that are idle longer.
     pub fn reopen(&mut self) {
         self.is_open = true;
     }
 
-    /// Takes note of one; returns whether it was the second of a pair.
-    pub fn note(&mut self, began_ms: u64, ended_ms: u64, idle_ms: u64) -> bool {
+    /// Takes note of one; returns the pair if it was the second.
+    pub fn note(&mut self, began_ms: u64, ended_ms: u64, idle_ms: u64) -> Option<Pair> {
         let first_ms = self.first_of_pair_ms(began_ms, idle_ms);
-        if let Some(first_ms) = first_ms {
-            self.apart_ms = began_ms.saturating_sub(first_ms);
-            let opened_ms = self.last_ms.unwrap_or(ended_ms);
-            self.opened_ago_ms = ended_ms.saturating_sub(opened_ms + JIFFY_MS);
-        }
-        let is_second = first_ms.is_some();
+        let opened_ms = self.last_ms.unwrap_or(ended_ms);
+        let pair = first_ms.map(|first_ms| Pair {
+            apart_ms: began_ms.saturating_sub(first_ms),
+            opened_ago_ms: ended_ms.saturating_sub(opened_ms + JIFFY_MS),
+        });
         let before_ms = if self.is_open { self.took_ms } else { 0 };
         self.took_ms = before_ms + ended_ms.saturating_sub(began_ms);
         (self.last_ms, self.began_ms) = (Some(ended_ms), began_ms);
-        self.is_open = !is_second;
-        is_second
+        self.is_open = pair.is_none();
+        pair
     }
 }
 
@@ -150,25 +144,28 @@ mod tests {
     #[test]
     fn a_pair_that_is_not_finished_in_time_is_none() {
         let mut agings = Agings::default();
-        assert!(!agings.note(1000, 1020, 16));
+        assert!(agings.note(1000, 1020, 16).is_none());
         assert!(!agings.give_up_late(2020, 16) && agings.is_open());
         assert!(agings.give_up_late(2053, 16) && !agings.is_open());
-        assert!(!agings.note(2060, 2080, 16), "the first of another");
+        assert_eq!(agings.note(2060, 2080, 16), None, "the first of another");
     }
 
     #[test]
-    fn a_pair_is_as_far_apart_as_pages_must_be_idle_however_long_walks_take() {
+    fn how_far_apart_a_pair_is_does_not_depend_on_how_long_a_walk_takes() {
         for (took_ms, idle_ms, apart_ms) in [(2, 16, 16), (12, 16, 16), (100, 16, 100)] {
             let mut agings = Agings::default();
             let first_ms = 1000;
-            assert!(!agings.note(first_ms, first_ms + took_ms, idle_ms));
+            assert_eq!(agings.note(first_ms, first_ms + took_ms, idle_ms), None);
             let now_ms = first_ms + took_ms;
             let until_ms = agings.until_second_ms(now_ms, idle_ms);
             assert_eq!(until_ms, Some(idle_ms.saturating_sub(took_ms)));
             let second_ms = now_ms + until_ms.unwrap_or_default();
             assert!(agings.is_due(second_ms, idle_ms, false));
-            assert!(agings.note(second_ms, second_ms + took_ms, idle_ms));
-            assert_eq!(agings.apart_ms(), apart_ms, "{took_ms}");
+            let pair = agings.note(second_ms, second_ms + took_ms, idle_ms);
+            let pair = pair.unwrap();
+            assert_eq!(pair.apart_ms, apart_ms, "{took_ms}");
+            // The first walk ended, and opened a generation, as long before the second ended.
+            assert_eq!(pair.opened_ago_ms, apart_ms - JIFFY_MS, "{took_ms}");
             assert_eq!(agings.until_second_ms(second_ms, idle_ms), None);
         }
     }
@@ -176,18 +173,18 @@ mod tests {
     #[test]
     fn a_search_costs_one_walk_a_scale_and_all_of_them_count() {
         let mut agings = Agings::default();
-        assert!(!agings.note(1000, 1010, 16) && agings.note(1016, 1026, 16));
+        assert!(agings.note(1000, 1010, 16).is_none() && agings.note(1016, 1026, 16).is_some());
         agings.reopen();
         assert!(!agings.is_due(1047, 32, false) && agings.is_due(1048, 32, false));
-        assert!(agings.note(1048, 1058, 32));
-        assert_eq!((agings.apart_ms(), agings.took_ms()), (32, 30));
+        let apart_ms = agings.note(1048, 1058, 32).map(|pair| pair.apart_ms);
+        assert_eq!((apart_ms, agings.took_ms()), (Some(32), 30));
         assert!(!agings.is_due(1058 + 30 * 31, 32, false));
     }
 
     #[test]
     fn a_change_of_mind_counts_at_once() {
         let mut agings = Agings::default();
-        assert!(!agings.note(1000, 1020, 16) && agings.note(1036, 1056, 16));
+        assert!(agings.note(1000, 1020, 16).is_none() && agings.note(1036, 1056, 16).is_some());
         assert!(!agings.is_due(1056 + 40 * 8, 16, false));
         assert!(agings.is_due(1056 + 40 * 8, 16, true));
     }

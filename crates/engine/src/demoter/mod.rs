@@ -27,7 +27,7 @@ use pghot_hotness::Nid;
 
 use crate::exchange::{Exchange, Fates, FaultTimes, Outcomes, Rest, Round};
 use crate::{History, Outcome, Settings, Totals, Turn, Turns, Waiting};
-use agings::Agings;
+use agings::{Agings, Pair};
 use lists::Lists;
 use survey::Survey;
 
@@ -139,7 +139,7 @@ impl Demoter {
         } = *demand;
         self.exchange.note(now_ms, faults, outcomes, settings);
         self.report.is_wanted = false;
-        self.mind_recordings(now_ms, settings);
+        self.forget_pairs(now_ms, settings);
         for (&nid, waiting) in &demand.waiting {
             let room_pages = machine.room_pages(nid);
             if room_pages < waiting.pages() {
@@ -151,7 +151,6 @@ impl Demoter {
                     room_pages,
                 };
                 self.make_room(&target, settings, machine);
-                self.report.note_look(self.exchange.take_look());
             }
         }
         let is_quiet = now_ms >= self.wanted_ms + QUIET_MS;
@@ -186,9 +185,9 @@ impl Demoter {
         })
     }
 
-    /// What was aged before a recording tells nothing; nor does a pair that nothing finished in
-    /// time, and no recording waits for it.
-    fn mind_recordings(&mut self, now_ms: u64, settings: &Settings) {
+    /// Agings before a recording tell nothing, nor does a pair that was not finished in time: no
+    /// recording waits for it.
+    fn forget_pairs(&mut self, now_ms: u64, settings: &Settings) {
         let before = std::mem::replace(&mut self.recorded, self.turns.recorded());
         if self.recorded != before {
             self.agings.clear();
@@ -247,7 +246,8 @@ impl Demoter {
         if !is_narrow {
             if self.exchange.takes_counted(settings) && longest.is_known {
                 let (idle, for_ms) = (longest.idle_share(), Exchange::widest_idle_ms(settings));
-                (self.exchange).note_idle(machine.now_ms(), idle, for_ms, settings);
+                let look = (self.exchange).note_idle(machine.now_ms(), idle, for_ms, settings);
+                self.report.note_look(look);
                 let round = self.serve(target, longest, settings, machine);
                 return self.exchange.note_round(machine.now_ms(), round, settings);
             }
@@ -255,11 +255,11 @@ impl Demoter {
                 return;
             }
         }
-        if let Some(fates) = self.age(nid, &lruvecs, settings, machine)
+        if let Some((pair, fates)) = self.age(nid, &lruvecs, settings, machine)
             && let Ok(after) = self.may_go(nid, settings, machine)
             && self.note_fates(machine.now_ms(), fates, [&lruvecs, &after])
         {
-            self.judge(target, &after, settings, machine);
+            self.judge(target, pair, &after, settings, machine);
         } else if self.agings.get(&nid).is_some_and(Agings::goes_on) {
             // Nothing is learnt from it.
             let survey = Survey::new(&lruvecs, self.exchange.idle_ms(settings));
@@ -272,21 +272,22 @@ impl Demoter {
     fn judge(
         &mut self,
         target: &Target,
+        pair: Pair,
         after: &[Lruvec],
         settings: &Settings,
         machine: &mut dyn Reclaim,
     ) {
-        let agings = self.agings.entry(target.nid).or_default();
-        let survey = Survey::new(after, agings.opened_ago_ms());
-        let apart_ms = agings.apart_ms();
-        (self.exchange).note_idle(machine.now_ms(), survey.idle_share(), apart_ms, settings);
+        let survey = Survey::new(after, pair.opened_ago_ms);
+        let (now_ms, idle) = (machine.now_ms(), survey.idle_share());
+        let look = (self.exchange).note_idle(now_ms, idle, pair.apart_ms, settings);
+        self.report.note_look(look);
         let round = self.serve(target, survey, settings, machine);
         self.exchange.note_round(machine.now_ms(), round, settings);
-        self.reopen(target.nid, apart_ms, machine.now_ms(), settings);
+        self.reopen(target.nid, pair.apart_ms, machine.now_ms(), settings);
     }
 
-    /// If pages were not told apart, and are to be idle for longer than the last pair of agings was
-    /// apart, that goes on.
+    /// If pages were not told apart, and those of the next scale must be idle for longer than the
+    /// last pair was apart, its second aging is the first of the next pair.
     fn reopen(&mut self, nid: Nid, apart_ms: u64, now_ms: u64, settings: &Settings) {
         let is_wider = self.exchange.idle_ms(settings) > apart_ms;
         let is_searching = !self.exchange.is_promising() && !self.exchange.takes_counted(settings);
@@ -378,14 +379,14 @@ impl Demoter {
     }
 
     /// Opens a younger generation in all lruvecs, if it is time. If it was the second of a pair,
-    /// returns what became of pages that went up before the first.
+    /// returns the pair, and what became of pages that went up before the first.
     fn age(
         &mut self,
         nid: Nid,
         lruvecs: &[Lruvec],
         settings: &Settings,
         machine: &mut dyn Reclaim,
-    ) -> Option<Fates> {
+    ) -> Option<(Pair, Fates)> {
         let idle_ms = self.exchange.idle_ms(settings);
         let began_ms = machine.now_ms();
         let agings = self.agings.entry(nid).or_default();
@@ -412,11 +413,9 @@ impl Demoter {
         let now_ms = machine.now_ms();
         let took_ms = now_ms.saturating_sub(began_ms);
         self.report.aging_ms_max = self.report.aging_ms_max.max(took_ms);
-        let is_second = agings.note(began_ms, now_ms, idle_ms);
-        if is_second {
-            self.turn.remove(&nid);
-        }
-        is_second.then_some(fates)
+        let pair = agings.note(began_ms, now_ms, idle_ms)?;
+        self.turn.remove(&nid);
+        Some((pair, fates))
     }
 
     /// The lruvecs of a node, but for those that a policy keeps where they are.

@@ -90,7 +90,6 @@ pub struct Exchange {
     is_proven: bool,
     /// Whether they were at the last look, at this scale or another.
     is_likely: bool,
-    last_look: Option<Look>,
     /// All fault times, and those at two moments since when they are news.
     faults: FaultTimes,
     earlier: [(u64, FaultTimes); 2],
@@ -129,7 +128,6 @@ impl Default for Exchange {
             since_ms: 0,
             is_proven: false,
             is_likely: false,
-            last_look: None,
             faults: FaultTimes::default(),
             earlier: Default::default(),
             rounds_in_vain: 0,
@@ -184,11 +182,6 @@ impl Exchange {
     /// Whether the last look told pages apart, at this scale or another.
     pub fn is_promising(&self) -> bool {
         self.is_proven || self.is_likely
-    }
-
-    /// The last look at which hint faults told how much had to be idle, once.
-    pub fn take_look(&mut self) -> Option<Look> {
-        self.last_look.take()
     }
 
     /// MB that may change places a second.
@@ -339,30 +332,39 @@ impl Exchange {
     }
 
     /// Of the top tier a share, 0 to 1, was idle for so long, which is at least what the scale asks
-    /// for.
-    pub fn note_idle(&mut self, now_ms: u64, idle: f64, for_ms: u64, settings: &Settings) {
+    /// for. Returns what was made of it, if hint faults told how much had to be idle.
+    pub fn note_idle(
+        &mut self,
+        now_ms: u64,
+        idle: f64,
+        for_ms: u64,
+        settings: &Settings,
+    ) -> Option<Look> {
         if self.resting.is_some() {
-            return;
+            return None;
         }
         let (scale, narrow) = (self.scale(settings), scales(settings).len() - 1);
-        let is_widest = self.takes_counted(settings);
         let fault_class = self.scale.min(narrow.saturating_sub(1));
         let gap = self.news().gap(fault_class);
         let Some(gap) = gap.filter(|_| scale.touched_ms > 0) else {
             // Without hint faults only what was idle for long may go.
-            self.is_proven |= is_widest && now_ms.saturating_sub(self.since_ms) >= TRIED_MS;
-            return;
+            let is_tried = now_ms.saturating_sub(self.since_ms) >= TRIED_MS;
+            self.is_proven |= self.takes_counted(settings) && is_tried;
+            return None;
         };
-        let times = for_ms as f64 / f64::from(scale.touched_ms);
-        let least_share = least_idle(gap, times);
-        let is_told_apart = idle > least_share;
-        self.last_look = Some(Look {
+        let look = Look {
             at_ms: now_ms,
             touched_ms: scale.touched_ms,
             idle_ms: for_ms,
             idle_share: idle,
-            least_share,
-        });
+            least_share: least_idle(gap, for_ms as f64 / f64::from(scale.touched_ms)),
+        };
+        self.judge(look, settings);
+        Some(look)
+    }
+
+    fn judge(&mut self, look: Look, settings: &Settings) {
+        let is_told_apart = look.idle_share > look.least_share;
         if is_told_apart {
             self.tried = f64::INFINITY;
         }
@@ -377,17 +379,17 @@ impl Exchange {
             self.gap_at_proof = self.gap_at_proof.or(self.news().gap(0));
             return;
         }
-        if is_widest {
+        if self.takes_counted(settings) {
             // No, or no more: to look costs little.
-            self.go_to(0, now_ms);
+            self.go_to(0, look.at_ms);
             return;
         }
         self.fails();
         if !self.search(settings) {
-            self.rest(now_ms, Rest::NobodyIdle);
-        } else if self.idle_ms(settings) <= for_ms {
-            // The look tells of this scale as well. Each fails once, so there is an end.
-            self.note_idle(now_ms, idle, for_ms, settings);
+            self.rest(look.at_ms, Rest::NobodyIdle);
+        } else if self.idle_ms(settings) <= look.idle_ms {
+            // It tells of this scale as well. Each fails once, so there is an end.
+            self.note_idle(look.at_ms, look.idle_share, look.idle_ms, settings);
         }
     }
 

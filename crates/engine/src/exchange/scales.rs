@@ -65,7 +65,7 @@ pub fn scales(settings: &Settings) -> Vec<Scale> {
 
 /// The share of the top tier of which more must be idle, for so many times the τ of the gap.
 pub(super) fn least_idle(gap: f64, times: f64) -> f64 {
-    (MORE_IDLE * gap.powf(times)).max(IDLE_MIN)
+    (MORE_IDLE * gap.powf(times)).clamp(IDLE_MIN, 1.0)
 }
 
 impl FaultTimes {

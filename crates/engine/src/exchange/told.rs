@@ -55,7 +55,7 @@ pub struct Look {
     pub idle_ms: u64,
     /// Their share of the node's pages in use, 0 to 1.
     pub idle_share: f64,
-    /// More than this share must be idle for pages to be told apart; above a half it is not asked.
+    /// More than this share must be idle for pages to be told apart.
     pub least_share: f64,
 }
 
@@ -63,12 +63,12 @@ impl Look {
     /// As a sentence for an operator.
     pub fn sentence(&self) -> String {
         format!(
-            "{:.1} % of the top tier was idle for {} ms, and more than {:.1} % has to be, where \
-             what waits is touched within {} ms",
+            "{:.1} % of the top tier was idle for {} ms; to exchange it for pages touched within \
+             {} ms, more than {:.1} % must be",
             self.idle_share * 100.0,
             self.idle_ms,
-            self.least_share * 100.0,
-            self.touched_ms
+            self.touched_ms,
+            self.least_share * 100.0
         )
     }
 }

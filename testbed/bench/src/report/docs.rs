@@ -98,17 +98,22 @@ fn stored(path: &Path) -> Result<Value> {
 
 /// New cells beside the model, and earlier ones of other workloads, systems, kernels, kinds of
 /// memory and rooms.
-fn with_earlier_pairs(mut new: Vec<Value>, earlier: &Value) -> Vec<Value> {
+fn with_earlier_pairs(new: Vec<Value>, earlier: &Value) -> Vec<Value> {
     let key = |pair: &Value| {
         let setting = &pair["setting"];
         let names = ["workload", "system", "kernel", "backing"].map(|name| setting[name].clone());
         // The oldest had the whole room, and did not say so.
         (names, setting["room_percent"].as_u64().unwrap_or(100))
     };
-    let keys: Vec<_> = new.iter().map(key).collect();
-    let kept = array(&earlier["pairs"]).filter(|pair| !keys.contains(&key(pair)));
-    new.extend(kept.cloned());
-    new
+    let kept = others(&earlier["pairs"], &new, key);
+    [new, kept].concat()
+}
+
+/// Those of earlier ones that none of the new ones takes the place of.
+fn others<K: PartialEq>(earlier: &Value, new: &[Value], key: impl Fn(&Value) -> K) -> Vec<Value> {
+    let keys: Vec<K> = new.iter().map(&key).collect();
+    let others = array(earlier).filter(|it| !keys.contains(&key(it)));
+    others.cloned().collect()
 }
 
 /// Takes what was asked of `pghot advise` about held-out workloads into `docs`, and nothing else of
@@ -139,21 +144,16 @@ pub fn store_demo(demo_json: &Path, docs: &Path) -> Result<()> {
 
 /// New groups, and earlier ones of other cells. Modelled times are only comparable if everything
 /// costs the same.
-fn with_earlier(mut new: Vec<Value>, earlier: &Value, costs: &Value) -> Result<Vec<Value>> {
+fn with_earlier(new: Vec<Value>, earlier: &Value, costs: &Value) -> Result<Vec<Value>> {
     let key = |group: &Value| ["workload", "kernel", "backing"].map(|name| group[name].clone());
-    let keys: Vec<_> = new.iter().map(key).collect();
-    let kept: Vec<Value> = array(&earlier["groups"])
-        .filter(|group| !keys.contains(&key(group)))
-        .cloned()
-        .collect();
+    let kept = others(&earlier["groups"], &new, key);
     ensure!(
         kept.is_empty() || earlier["costs"] == *costs,
         "the stored results were scored by other costs: measure all workloads anew, or remove \
          docs/{}",
         RESULTS.0
     );
-    new.extend(kept);
-    Ok(new)
+    Ok([new, kept].concat())
 }
 
 fn read(path: &Path) -> Result<String> {

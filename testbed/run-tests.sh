@@ -3,7 +3,8 @@
 #
 #   N passed, N failed, N skipped
 #
-# and before it stands why each one failed, once more: the test itself may be an hour up.
+# and right before it stands why each one failed, once more: the test itself may be an hour up, and
+# of a long log only the end may be kept.
 #
 #   testbed/run-tests.sh           those that need no guest, and those of `make test` in guests
 #   testbed/run-tests.sh unit      those that need no guest
@@ -65,11 +66,13 @@ awk -v status="$status" '
     # tell of their first attempt, and the ledger of earlier ones.
     /^---- .* ----$/ { why = 20 }
     /^$/ { why = 0 }
-    / failed and is run once more, / || /^ledger: / { print_line($0) }
+    / failed and is run once more, / { print_line($0) }
+    /^ledger: / { ledger = ledger $0 "\n" }
     why > 0 { why--; print_line($0) }
     END {
         if (status && !failed) print "no test failed, but a build or a test binary did: see above"
-        printf "%s%d passed, %d failed, %d skipped\n", reasons, passed, failed, skipped
+        printf "%s%s", ledger, reasons
+        printf "%d passed, %d failed, %d skipped\n", passed, failed, skipped
         exit status || failed
     }
 ' "$log"

@@ -253,7 +253,7 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__advise)
-            opts="-h --slowdown --machine --misses --seeds --only-answer --out --json --help"
+            opts="-h --slowdown --machine --misses --seeds --only-answer --out --jobs --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -291,6 +291,10 @@ _pghot() {
                     if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
                         compopt -o plusdirs
                     fi
+                    return 0
+                    ;;
+                --jobs)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 *)
@@ -1877,7 +1881,7 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__sim__subcmd__run)
-            opts="-h --mode --systems --set --seed --json --help"
+            opts="-h --mode --thin --systems --set --seed --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1885,6 +1889,10 @@ _pghot() {
             case "${prev}" in
                 --mode)
                     COMPREPLY=($(compgen -W "exact statistical" -- "${cur}"))
+                    return 0
+                    ;;
+                --thin)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --systems)

@@ -151,6 +151,7 @@ complete -c pghot -n "__fish_pghot_using_subcommand advise" -l machine -d 'A sce
 complete -c pghot -n "__fish_pghot_using_subcommand advise" -l misses -d 'Accesses that miss all caches in a second of CPU time, for profiles (`perf stat -e cache-misses` tells)' -r
 complete -c pghot -n "__fish_pghot_using_subcommand advise" -l seeds -d 'Runs with different seeds, for the interval' -r
 complete -c pghot -n "__fish_pghot_using_subcommand advise" -l out -d 'Where advise.html goes, and finished runs, so that an interrupted command goes on' -r -f -a "(__fish_complete_directories)"
+complete -c pghot -n "__fish_pghot_using_subcommand advise" -l jobs -d 'Runs at the same time; as many as there are CPUs without' -r
 complete -c pghot -n "__fish_pghot_using_subcommand advise" -l only-answer -d 'Do not try what would change the answer'
 complete -c pghot -n "__fish_pghot_using_subcommand advise" -l json -d 'Print JSON'
 complete -c pghot -n "__fish_pghot_using_subcommand advise" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -186,6 +187,7 @@ complete -c pghot -n "__fish_pghot_using_subcommand sim; and not __fish_seen_sub
 complete -c pghot -n "__fish_pghot_using_subcommand sim; and not __fish_seen_subcommand_from run replay sweep merge tables chaos help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from run" -l mode -d 'Make accesses one by one, or many at once; the scenario decides if left out' -r -f -a "exact\t''
 statistical\t''"
+complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from run" -l thin -d 'Model a part of a large machine, each page of which stands for N' -r
 complete -c pghot -n "__fish_pghot_using_subcommand sim; and __fish_seen_subcommand_from run" -l systems -d 'Systems to compare, with commas' -r -f -a "none\t'No balancing; with demotion'
 pghot\t'pghot with its tunables; the engine of the daemon'
 numab2\t'The stock kernel with numa_balancing=2 and demotion'

@@ -2,6 +2,7 @@
 //! that a new tunable has its flag, its help and its manual entry without a change here.
 
 use std::ffi::OsStr;
+use std::num::NonZero;
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -55,6 +56,15 @@ pub fn known_tunables() -> Known {
 fn first_sentence(doc: &'static str) -> &'static str {
     let first = doc.split_once(". ").map_or(doc, |(first, _)| first);
     first.trim_end_matches('.')
+}
+
+/// How much of a machine runs of the simulator take.
+pub fn jobs() -> Arg {
+    Arg::new("jobs")
+        .long("jobs")
+        .value_name("N")
+        .value_parser(value_parser!(NonZero<usize>))
+        .help("Runs at the same time; as many as there are CPUs without")
 }
 
 /// Asks for JSON.

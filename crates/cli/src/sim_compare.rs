@@ -7,8 +7,9 @@ use anyhow::{Result, anyhow};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use pghot_profile::file;
 use pghot_sim::machine::PAGES_PER_MIB;
+use pghot_sim::machine::memory::Backing;
 use pghot_sim::run::{Run, Simulation};
-use pghot_sim::scenario::{Mode, Scenario};
+use pghot_sim::scenario::{Mode, Scenario, thin};
 use pghot_sim::systems::{SYSTEMS, Setting};
 
 use crate::args::{Known, json};
@@ -23,6 +24,11 @@ pub fn command() -> Command {
         .long("mode")
         .value_parser(["exact", "statistical"])
         .help("Make accesses one by one, or many at once; the scenario decides if left out");
+    let thin = Arg::new("thin")
+        .long("thin")
+        .value_name("N")
+        .value_parser(value_parser!(u64).range(2..=thin::WEIGHT_MAX))
+        .help("Model a part of a large machine, each page of which stands for N");
     let list = SYSTEMS
         .iter()
         .map(|system| format!("  {:<12} {}", system.name, system.doc));
@@ -30,7 +36,7 @@ pub fn command() -> Command {
     Command::new("run")
         .about("Run a scenario under several systems and compare them")
         .after_help(format!("Systems:\n{}", list.join("\n")))
-        .args([scenario(), mode])
+        .args([scenario(), mode, thin])
         .args(run_args())
 }
 
@@ -89,7 +95,24 @@ pub fn run(matches: &ArgMatches) -> Result<()> {
         Some(_) => scenario.mode = Mode::Statistical,
         None => {}
     }
+    if let Some(weight) = matches.get_one::<u64>("thin") {
+        scenario = thinned(&scenario, *weight)?;
+    }
     compare(scenario, matches)
+}
+
+fn thinned(scenario: &Scenario, weight: u64) -> Result<Scenario> {
+    let mut processes = scenario.process.iter();
+    match processes.position(|process| process.backing == Backing::Thp) {
+        Some(number) => {
+            let message = format!(
+                "--thin {weight}: process[{number}] has huge pages, of which there are few: leave \
+                 the flag out"
+            );
+            Err(Failure::Usage(message).into())
+        }
+        None => Ok(thin::scenario(scenario, weight)),
+    }
 }
 
 /// Runs a scenario under the systems of the command line, and prints what they came to.
@@ -152,11 +175,16 @@ fn comparison(runs: &[Run]) -> String {
         true => "work, s",
         false => "time, s",
     };
+    let weight = first.page_weight;
+    let thin = match weight {
+        1 => String::new(),
+        _ => format!(", each page stands for {weight}"),
+    };
     let mut text = format!(
-        "{}, seed {}, {} accesses\n  {:<12} {:>10} {:>9} {:>7} {:>13} {:>12} {:>10} {:>10}\n",
+        "{}, seed {}, {} accesses{thin}\n  {:<12} {:>10} {:>9} {:>7} {:>13} {:>12} {:>10} {:>10}\n",
         first.scenario,
         first.seed,
-        first.counters.accesses,
+        first.counters.accesses * weight,
         "system",
         time,
         "vs first",
@@ -175,8 +203,8 @@ fn comparison(runs: &[Run]) -> String {
             run.work_s(),
             (run.work_s() / first.work_s() - 1.0) * 100.0,
             near,
-            counters.promoted_pages / PAGES_PER_MIB,
-            counters.demoted_pages / PAGES_PER_MIB,
+            counters.promoted_pages * weight / PAGES_PER_MIB,
+            counters.demoted_pages * weight / PAGES_PER_MIB,
             counters.stolen_ns * 1e-9,
             counters.daemon_ns * 1e-9,
             if run.is_complete {

@@ -1,7 +1,6 @@
 //! `pghot sim sweep`: how much of the top tier a scenario needs, and what a tunable is worth.
 
 use std::fs;
-use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
@@ -10,6 +9,7 @@ use pghot_sim::sweep::report::{answers, csv, page};
 use pghot_sim::sweep::shard::{Merged, Ran, Shard, merge};
 use pghot_sim::sweep::{Plan, Sweep, curves, parquet};
 
+use crate::args::jobs;
 use crate::exit::Failure;
 use crate::output::say;
 use crate::progress::Progress;
@@ -46,15 +46,10 @@ pub fn command() -> Command {
             "Run part I of N, into sweep-I-of-N.parquet; `pghot sim merge` makes of all parts what \
              one run gives",
         );
-    let jobs = Arg::new("jobs")
-        .long("jobs")
-        .value_name("N")
-        .value_parser(value_parser!(NonZero<usize>))
-        .help("Runs at the same time; as many as there are CPUs without");
     Command::new("sweep")
         .about("Vary the size of the top tier, and settings: how much DRAM can be dropped?")
         .args([scenario(), systems(), vary, top, seeds, slowdown(), out()])
-        .args([shard, jobs, sim_replay::misses()])
+        .args([shard, jobs(), sim_replay::misses()])
 }
 
 /// The command that puts shards together.

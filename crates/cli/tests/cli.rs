@@ -116,6 +116,36 @@ fn the_simulator_compares_and_names_what_is_wrong() {
 }
 
 #[test]
+fn a_part_of_a_machine_is_modelled() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("large.toml");
+    let file = path.to_str().unwrap();
+    let of = |backing: &str| {
+        let text = format!(
+            "name = 'large'\n[[machine.node]]\nmemory_mib = 64\ncpus = 2\nlatency_ns = [100, 250]\n\
+             [[machine.node]]\nmemory_mib = 128\n[[process]]\nworkload = 'promote'\n\
+             memory_mib = 16\naccesses = 2_000_000\nbacking = '{backing}'\n"
+        );
+        std::fs::write(&path, text).unwrap();
+    };
+    of("anon");
+    let thin = ["sim", "run", file, "--systems", "none", "--thin", "2"];
+    let runs = runs_of(&pghot(&[&thin[..], &["--json"]].concat()));
+    let run = &runs[0];
+    assert_eq!(
+        (&run["page_weight"], &run["counters"]["accesses"]),
+        (&2.into(), &1_000_000.into())
+    );
+    let text = pghot(&thin).stdout;
+    assert!(
+        text.contains("2000000 accesses, each page stands for 2\n"),
+        "{text}"
+    );
+    of("thp");
+    assert_refused(&thin, 2, "process[0] has huge pages");
+}
+
+#[test]
 fn profiles_are_replayed_and_damaged_ones_refused() {
     use pghot_profile::{Interval, Process, Profile, Touched, file};
     let dir = tempfile::tempdir().unwrap();

@@ -43,6 +43,9 @@ pub struct Run {
     /// Whether processes wait for times of their own, so that only [`Run::busy_s`] tells how much
     /// longer work takes.
     pub is_paced: bool,
+    /// Pages of the machine that each of the run's stands for: it has so many times more pages and
+    /// accesses than were counted.
+    pub page_weight: u64,
     /// What was counted.
     pub counters: Counters,
     /// How it went.
@@ -235,6 +238,7 @@ impl Simulation {
             is_complete: !self.tasks.iter().any(Task::is_running),
             busy_s: self.world.counters.busy_ns * 1e-9,
             is_paced: self.tasks.iter().any(|task| !task.least_ns.is_empty()),
+            page_weight: self.world.spec.page_weight,
             counters: self.world.counters,
             series: self.sampled,
             details: self.system.details(),

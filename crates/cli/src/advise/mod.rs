@@ -17,7 +17,7 @@ use pghot_sim::scenario::Scenario;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::args::json;
+use crate::args::{jobs, json};
 use crate::exit::Failure;
 use crate::json::Versioned;
 use crate::output::{say, say_json};
@@ -103,6 +103,7 @@ pub fn command() -> Command {
             seeds,
             only,
             out,
+            jobs(),
             json(),
         ])
 }
@@ -164,6 +165,7 @@ fn question(matches: &ArgMatches) -> Result<Question> {
         slowdown_percent,
         seeds: matches.get_one("seeds").copied().unwrap_or(3),
         with_changes: !matches.get_flag("only-answer"),
+        jobs: matches.get_one("jobs").copied(),
         ..Question::default()
     })
 }

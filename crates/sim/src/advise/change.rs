@@ -9,7 +9,6 @@ use super::runner::{Limit, Runner};
 use super::subject::MISSES;
 use super::{SYSTEMS, Size};
 use crate::Error;
-use crate::parallel;
 
 /// Runs of one change at most; what is further away than they reach is told as that far.
 const RUNS: u32 = 5;
@@ -56,25 +55,21 @@ pub fn changes(
         answers.get(place).copied().flatten()
     };
     let max = subject.points_max();
-    let tried = parallel::each(
-        &tasks,
-        |(what, limit)| -> Result<Option<Change>, Error> {
-            let Some(answer) = answer_of(limit.system) else {
-                return Ok(None);
-            };
-            let found = runner.near(limit, answer, RUNS)?;
-            Ok(Some(Change {
-                what: what.clone(),
-                system: limit.system.to_owned(),
-                top: found.map(|percent| Size {
-                    mib: subject.mib_of(percent),
-                    percent,
-                }),
-                by_percent: i64::from(found.unwrap_or(max)) - i64::from(answer),
-            }))
-        },
-        &|_| (),
-    );
+    let tried = runner.each(&tasks, |(what, limit)| -> Result<Option<Change>, Error> {
+        let Some(answer) = answer_of(limit.system) else {
+            return Ok(None);
+        };
+        let found = runner.near(limit, answer, RUNS)?;
+        Ok(Some(Change {
+            what: what.clone(),
+            system: limit.system.to_owned(),
+            top: found.map(|percent| Size {
+                mib: subject.mib_of(percent),
+                percent,
+            }),
+            by_percent: i64::from(found.unwrap_or(max)) - i64::from(answer),
+        }))
+    });
     let tried: Vec<Option<Change>> = tried.into_iter().collect::<Result<_, _>>()?;
     let mut changes: Vec<Change> = tried.into_iter().flatten().collect();
     // In the order above where they are equal.

@@ -24,11 +24,12 @@ mod runner;
 pub mod search;
 pub mod subject;
 
+use std::num::NonZero;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::Error;
-use crate::parallel;
 use change::Change;
 use interval::{Band, LATENCY_BAND, Verdict, model_factor, together};
 use point::Came;
@@ -52,6 +53,8 @@ pub struct Question {
     pub coarse_steps: u32,
     /// Whether to try what would change the answer.
     pub with_changes: bool,
+    /// Runs at the same time, or as many as there are CPUs. It changes no answer.
+    pub jobs: Option<NonZero<usize>>,
 }
 
 impl Default for Question {
@@ -61,6 +64,7 @@ impl Default for Question {
             seeds: 3,
             coarse_steps: search::COARSE_STEPS,
             with_changes: true,
+            jobs: None,
         }
     }
 }
@@ -178,7 +182,7 @@ pub fn advise(
     let runner = Runner::new(subject, question, kept, progress);
     let base = |system| Limit::of(subject, system);
     runner.coarse(&SYSTEMS.map(base))?;
-    let answers = parallel::each(&SYSTEMS, |system| runner.smallest(&base(system)), &|_| ());
+    let answers = runner.each(&SYSTEMS, |system| runner.smallest(&base(system)));
     let answers: Vec<Option<u32>> = answers.into_iter().collect::<Result<_, _>>()?;
     let found = bands(&runner, &answers)?;
     let max = subject.points_max();
@@ -265,14 +269,10 @@ fn bands(runner: &Runner<'_>, answers: &[Option<u32>]) -> Result<Vec<Found>, Err
     }
     // One that does not suffice at any size is off to the largest.
     let max = subject.points_max();
-    let sizes = parallel::each(
-        &tasks,
-        |(number, _, limit)| match answers[*number] {
-            Some(answer) => Ok(runner.near(limit, answer, BAND_RUNS)?.unwrap_or(max)),
-            None => Ok(max),
-        },
-        &|_| (),
-    );
+    let sizes = runner.each(&tasks, |(number, _, limit)| match answers[*number] {
+        Some(answer) => Ok(runner.near(limit, answer, BAND_RUNS)?.unwrap_or(max)),
+        None => Ok(max),
+    });
     let sizes: Vec<u32> = sizes.into_iter().collect::<Result<_, Error>>()?;
     let found = |(number, system): (usize, &'static str)| {
         let answer = answers[number];

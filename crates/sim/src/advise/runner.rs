@@ -133,6 +133,11 @@ impl<'a> Runner<'a> {
         Ok(came.slowdown_percent(best_s, limit.far_factor))
     }
 
+    /// What `run` makes of each item, side by side.
+    pub fn each<T: Sync, R: Send>(&self, items: &[T], run: impl Fn(&T) -> R + Sync) -> Vec<R> {
+        parallel::each_of(items, self.question.jobs, run, &|_| ())
+    }
+
     /// Runs the coarse look of all these, side by side.
     pub fn coarse(&self, limits: &[Limit]) -> Result<(), Error> {
         for limit in limits {
@@ -147,7 +152,7 @@ impl<'a> Runner<'a> {
             .iter()
             .flat_map(|limit| sizes.iter().map(move |size| (limit, *size)));
         let asks: Vec<_> = asks.collect();
-        let ran = parallel::each(&asks, |(limit, size)| self.slowdown(limit, *size), &|_| ());
+        let ran = self.each(&asks, |(limit, size)| self.slowdown(limit, *size));
         ran.into_iter()
             .try_for_each(|slowdown| slowdown.map(|_| ()))
     }

@@ -19,10 +19,6 @@ const MODELLED_MIB: u64 = 8192;
 /// A working set that is modelled with less than this has points of a few blocks.
 const WORKING_SET_MIB_MIN: u64 = 512;
 
-/// A page may stand for so many: the least that the scanner marks in a visit is then a block in
-/// less than a second.
-const WEIGHT_MAX: u64 = 32;
-
 /// By how much the memory of small processes, of which at least a block is left, may make the sum
 /// larger.
 const SMALL_SHARE_MAX: f64 = 0.05;
@@ -307,7 +303,7 @@ fn weight_of(
     if has_huge {
         return weight;
     }
-    while memory_mib / weight > MODELLED_MIB && weight < WEIGHT_MAX {
+    while memory_mib / weight > MODELLED_MIB && weight < thin::WEIGHT_MAX {
         let next = 2 * weight;
         let larger = (thinned_mib(next) * next) as f64 / memory_mib as f64 - 1.0;
         if working_set_mib / next < WORKING_SET_MIB_MIN || larger > SMALL_SHARE_MAX {

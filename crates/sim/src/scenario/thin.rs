@@ -21,6 +21,10 @@ use super::spec::{ProcessSpec, Recorded, Scenario};
 use crate::machine::MachineSpec;
 use crate::machine::memory::Backing;
 
+/// A page may stand for so many: the least that the scanner marks in a visit is then a block in
+/// less than a second.
+pub const WEIGHT_MAX: u64 = 32;
+
 /// Memory that a process keeps: one block.
 const MIB_MIN: u64 = 2;
 

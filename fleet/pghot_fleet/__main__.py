@@ -6,13 +6,18 @@ import argparse
 import json
 import sys
 
-from pghot_fleet.runner import Failed, Killed, Plan
+from pghot_fleet.advise import advise
+from pghot_fleet.runner import Failed, Killed, Plan, Progress
 from pghot_fleet.search import Trial, search
-from pghot_fleet.sweep import Progress, sweep
+from pghot_fleet.sweep import sweep
 
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(text.split(","))
+
+
+def _percent(text: str) -> float:
+    return float(text.removesuffix("%"))
 
 
 def _percents(text: str) -> tuple[int, ...]:
@@ -34,7 +39,7 @@ def _arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="pghot-fleet", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     both = argparse.ArgumentParser(add_help=False)
-    both.add_argument("--slowdown", type=float, default=2.0, metavar="PERCENT", help="the slowdown that is accepted")
+    both.add_argument("--slowdown", type=_percent, default=2.0, metavar="PERCENT", help="the slowdown that is accepted")
     both.add_argument("--seeds", type=int, default=1, metavar="N", help="runs of each")
     both.add_argument("--misses", type=float, metavar="N", help="misses in a second of CPU time, for profiles")
     both.add_argument("--retries", type=int, default=3, metavar="N", help="of a task whose worker dies")
@@ -46,6 +51,12 @@ def _arguments() -> argparse.ArgumentParser:
     many.add_argument("--top", type=_percents, default=Plan.top, metavar="PERCENTS")
     many.add_argument("--shards", type=int, metavar="N", help="of each scenario")
     many.add_argument("--out", default="out", metavar="DIR", help="a folder in it for each scenario")
+    all_of = commands.add_parser("advise", parents=[both], help="how much top tier profiles need, and all together")
+    all_of.add_argument("files", nargs="+", metavar="FILE")
+    all_of.add_argument("--machine", metavar="FILE", help="a scenario whose machine is taken for profiles")
+    all_of.add_argument("--out", default="out", metavar="DIR", help="where advise.html goes, and finished runs")
+    all_of.add_argument("--json", action="store_true", help="print JSON")
+    all_of.set_defaults(seeds=3)
     one = commands.add_parser("search", parents=[both], help="the settings that need the least DRAM")
     one.add_argument("scenario", metavar="FILE")
     one.add_argument("--space", type=_range, action="append", default=[], metavar="NAME=LOWEST..HIGHEST")
@@ -56,8 +67,8 @@ def _arguments() -> argparse.ArgumentParser:
 
 
 def _tell(progress: Progress) -> None:
-    end = "\n" if progress.done == progress.shards else ""
-    sentence = f"\r{progress.done} of {progress.shards} shards, {progress.left_s:.0f} s left   {end}"
+    end = "\n" if progress.done == progress.tasks else ""
+    sentence = f"\r{progress.done} of {progress.tasks} tasks, {progress.left_s:.0f} s left   {end}"
     print(sentence, end="", file=sys.stderr, flush=True)
 
 
@@ -79,6 +90,25 @@ def _sweep(told: argparse.Namespace) -> int:
     for scenario, folder in folders.items():
         print(f"{scenario}: {folder / 'sweep.html'}")
     return 0
+
+
+def _advise(told: argparse.Namespace) -> int:
+    advice = advise(
+        told.files,
+        slowdown=told.slowdown,
+        seeds=told.seeds,
+        misses=told.misses,
+        machine=told.machine,
+        json=told.json,
+        out=told.out,
+        retries=told.retries,
+        progress=_tell,
+        pghot=told.pghot,
+    )
+    print(advice.said, end="")
+    for sentence in advice.refused.values():
+        print(f"pghot-fleet: not in it: {sentence}", file=sys.stderr)
+    return 1 if advice.refused else 0
 
 
 def _search(told: argparse.Namespace) -> int:
@@ -105,8 +135,9 @@ def _search(told: argparse.Namespace) -> int:
 def main() -> int:
     """Runs the command; what is wrong is told in a sentence."""
     told = _arguments().parse_args()
+    commands = {"sweep": _sweep, "advise": _advise, "search": _search}
     try:
-        return _sweep(told) if told.command == "sweep" else _search(told)
+        return commands[told.command](told)
     except (Failed, Killed, OSError) as error:
         print(f"pghot-fleet: {error}", file=sys.stderr)
         return 1

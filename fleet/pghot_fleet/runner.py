@@ -7,17 +7,26 @@ workers run the same one.
 from __future__ import annotations
 
 import atexit
+import collections
 import ctypes
 import dataclasses
 import functools
 import hashlib
+import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
 import tempfile
+import time
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 import ray
+
+#: What a task is for.
+Key = TypeVar("Key")
 
 PR_SET_PDEATHSIG = 1
 _prctl = ctypes.CDLL(None, use_errno=True).prctl
@@ -29,6 +38,20 @@ class Failed(Exception):
 
 class Killed(Exception):
     """`pghot` was killed, by the kernel for want of memory for example; it may be tried again."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Progress:
+    """How many tasks of a call are done."""
+
+    done: int
+    tasks: int
+    elapsed_s: float
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until all is done, if tasks go on as they did."""
+        return self.elapsed_s / max(self.done, 1) * (self.tasks - self.done)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,12 +138,81 @@ def run(binary: pathlib.Path, arguments: list[str]) -> str:
         raise Killed(f"pghot {arguments[0]} ended by {signal.Signals(-process.returncode).name}")
     if process.returncode > 0:
         lines = wrong.strip().splitlines() or [f"exit status {process.returncode}"]
-        raise Failed(lines[-1])
+        # Where a worker has the file says nothing to who asked.
+        raise Failed(re.sub(r"\S*/[0-9a-f]{64}/", "", lines[-1]))
     return said
 
 
 def _die_with_parent() -> None:
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def find(pghot: str) -> pathlib.Path:
+    """The binary."""
+    found = shutil.which(pghot)
+    if found is None:
+        raise Failed(f"there is no program {pghot}; name the binary of pghot")
+    return pathlib.Path(found)
+
+
+def named(files: Iterable[str | os.PathLike[str]]) -> list[pathlib.Path]:
+    """Scenarios and profiles; results are kept by the names of these."""
+    paths = [pathlib.Path(path) for path in files]
+    again = [name for name, times in collections.Counter(path.name for path in paths).items() if times > 1]
+    if again:
+        raise Failed(f"{again[0]} is the name of two files, and results are kept by name")
+    return paths
+
+
+def remote(task: Callable[..., object], retries: int) -> ray.remote_function.RemoteFunction:
+    """A function as a task with one CPU, that is tried again if its worker or its `pghot` is killed."""
+    return ray.remote(num_cpus=1, max_retries=retries, retry_exceptions=[Killed])(task)
+
+
+def collect(
+    waiting: dict[ray.ObjectRef, Key],
+    take: Callable[[Key, bytes], None],
+    progress: Callable[[Progress], None] | None,
+    refused: Callable[[Key, Failed], None] | None = None,
+) -> None:
+    """Gives `take` what tasks come to, as they end.
+
+    The first that fails for good ends all, unless `refused` takes what `pghot` said.
+    """
+    tasks, started = len(waiting), time.monotonic()
+    try:
+        while waiting:
+            (ready, *_), _ = ray.wait(list(waiting), num_returns=1)
+            key = waiting.pop(ready)
+            try:
+                take(key, ray.get(ready))
+            except ray.exceptions.RayTaskError as error:
+                cause = why(error)
+                if refused is None or not isinstance(cause, Failed):
+                    raise cause from None
+                refused(key, cause)
+            if progress is not None:
+                progress(Progress(tasks - len(waiting), tasks, time.monotonic() - started))
+    finally:
+        _cancel(waiting)
+
+
+def why(error: ray.exceptions.RayTaskError) -> Exception:
+    """What `pghot` said or how it ended, if a task failed for that."""
+    return error.cause if isinstance(error.cause, (Failed, Killed)) else error
+
+
+def _cancel(waiting: Iterable[ray.ObjectRef]) -> None:
+    """Cancels the tasks that still run, and none that has ended.
+
+    Ray aborts this whole process if it is asked to cancel a task whose end it is about to write down
+    (ray-project/ray#54738). Tasks that fail for one reason fail together: a second is left to those.
+    """
+    left = list(waiting)
+    if left:
+        _, left = ray.wait(left, num_returns=len(left), timeout=1)
+    for task in left:
+        ray.cancel(task, force=True)
 
 
 def connect() -> None:

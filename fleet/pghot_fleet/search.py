@@ -14,8 +14,7 @@ import optuna
 import ray
 
 from pghot_fleet import runner
-from pghot_fleet.runner import Failed, Input, Killed, Plan
-from pghot_fleet.sweep import _find
+from pghot_fleet.runner import Input, Plan
 
 #: Of a setting: `(lowest, highest)` of whole numbers, or a list of what it may be.
 Range = tuple[int, int] | list[str]
@@ -64,9 +63,9 @@ def search(
     Each trial is `seeds` runs and the run that they are compared with. Trials are proposed `at_once` at a time, and
     told in order, so the same arguments give the same trials, however many workers there are.
     """
-    binary = _find(pghot)
+    binary = runner.find(pghot)
     runner.connect()
-    task = ray.remote(num_cpus=1, max_retries=retries, retry_exceptions=[Killed])(_run_trial)
+    task = runner.remote(_run_trial, retries)
     sent, file = Input.send(binary), Input.send(pathlib.Path(scenario))
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True, constant_liar=True)
@@ -89,7 +88,7 @@ def search(
             try:
                 percent = ray.get(result)
             except ray.exceptions.RayTaskError as error:
-                raise error.cause if isinstance(error.cause, (Failed, Killed)) else error
+                raise runner.why(error) from None
             trial.set_constraint("slowdown", percent - slowdown)
             study.tell(trial, top_percent)
             found.append(Trial(settings, top_percent, percent))

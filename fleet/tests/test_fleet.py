@@ -120,6 +120,32 @@ class Fleet(unittest.TestCase):
         # The baseline, and three sizes of `none` and of both thresholds.
         self.assertEqual(PLAN.points(), 1 + 3 + 2 * 3)
 
+    def test_advice_of_a_fleet_is_that_of_one_machine(self) -> None:
+        files, told = ["cache.toml", "web.toml"], []
+        asked = {"slowdown": 5.0, "seeds": 1, "out": "advice", "pghot": PGHOT}
+        advice = pghot_fleet.advise(files, **asked, progress=told.append)
+        self.assertEqual([(it.done, it.tasks) for it in told], [(1, 2), (2, 2)])
+        self.assertEqual(advice.refused, {})
+        command = [PGHOT, "advise", *files, "--slowdown", "5", "--seeds", "1", "--json", "--out", "alone"]
+        alone = subprocess.run(command, check=True, capture_output=True, text=True)
+        self.assertEqual(advice.said, alone.stdout)
+        self.assertEqual(advice.page.read_bytes(), pathlib.Path("alone/advise.html").read_bytes())
+        # What was run is kept: a worker that is asked again runs nothing.
+        before = {file: pathlib.Path("advice", f"{file}.runs").read_bytes() for file in files}
+        self.assertEqual(pghot_fleet.advise(files, **asked).said, alone.stdout)
+        for file, runs in before.items():
+            self.assertEqual(pathlib.Path("advice", f"{file}.runs").read_bytes(), runs)
+        # One that has no answer takes none from the others.
+        pathlib.Path("short.toml").write_text(SCENARIO.replace("cpus = 4", "cpus = 0"))
+        some = pghot_fleet.advise(["short.toml", *files], **asked)
+        self.assertEqual(some.said, alone.stdout)
+        self.assertEqual(list(some.refused), ["short.toml"])
+        self.assertRegex(some.refused["short.toml"], "^pghot: short.toml: machine.node.0..latency_ns: ")
+        with self.assertRaisesRegex(pghot_fleet.Failed, "latency_ns"):
+            pghot_fleet.advise(["short.toml"], **asked)
+        with self.assertRaisesRegex(pghot_fleet.Failed, "--slowdown -1"):
+            pghot_fleet.advise(files, slowdown=-1.0, pghot=PGHOT)
+
     def killed(self, retries: int):
         """A sweep of which a worker is killed in the middle of a shard, and what came of it."""
         plan = pghot_fleet.Plan(("pghot",), {}, (90, 60, 30))
@@ -166,7 +192,7 @@ class Fleet(unittest.TestCase):
             pghot_fleet.sweep(["cache.toml"], PLAN, pghot="/nowhere")
         pathlib.Path("other").mkdir()
         pathlib.Path("other/cache.toml").write_text(SCENARIO)
-        with self.assertRaisesRegex(pghot_fleet.Failed, "cache.toml is the name of two"):
+        with self.assertRaisesRegex(pghot_fleet.Failed, "cache.toml is the name of two files"):
             pghot_fleet.sweep(["cache.toml", "other/cache.toml"], PLAN, pghot=PGHOT)
 
     def test_a_search_finds_less_dram_within_the_slowdown(self) -> None:

@@ -10,7 +10,7 @@ import dataclasses
 import os
 import pathlib
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import ray
 
@@ -59,14 +59,17 @@ def advise(
     task = runner.remote(_run, retries)
     sent = Input.send(binary)
     model = None if machine is None else Input.send(pathlib.Path(machine))
-    waiting: dict[ray.ObjectRef, str] = {}
-    for path in paths:
-        runs = _runs(kept, path.name)
-        before = runs.read_bytes() if runs.exists() else None
-        waiting[task.remote(sent, Input.send(path), model, flags, before)] = path.name
+
+    def tasks() -> Iterator[tuple[ray.ObjectRef, str]]:
+        for path in paths:
+            runs = _runs(kept, path.name)
+            before = runs.read_bytes() if runs.exists() else None
+            yield task.remote(sent, Input.send(path), model, flags, before), path.name
+
     refused: dict[str, str] = {}
     runner.collect(
-        waiting,
+        tasks(),
+        len(paths),
         lambda name, runs: _keep(kept, name, runs),
         progress,
         lambda name, failed: refused.update({name: str(failed)}),
@@ -74,9 +77,9 @@ def advise(
     good = [str(path) for path in paths if path.name not in refused]
     if not good:
         raise Failed(next(iter(refused.values()), "no file was named"))
-    if machine is not None:
-        flags += ["--machine", str(machine)]
-    said = runner.run(binary, ["advise", *good, *flags, *(["--json"] if json else []), "--out", str(kept)])
+    of_machine = [] if machine is None else ["--machine", str(machine)]
+    as_json = ["--json"] if json else []
+    said = runner.run(binary, ["advise", *good, *flags, *of_machine, *as_json, "--out", str(kept)])
     # In the order of the files, not in that in which workers said so.
     ordered = {path.name: refused[path.name] for path in paths if path.name in refused}
     return Advice(said, kept / "advise.html", ordered)

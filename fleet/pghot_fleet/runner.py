@@ -12,6 +12,7 @@ import ctypes
 import dataclasses
 import functools
 import hashlib
+import itertools
 import os
 import pathlib
 import re
@@ -20,13 +21,16 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 import ray
 
 #: What a task is for.
 Key = TypeVar("Key")
+
+#: Tasks that are begun for each CPU of the cluster: one runs, and the others are where it finds them.
+AT_ONCE_A_CPU = 4
 
 PR_SET_PDEATHSIG = 1
 _prctl = ctypes.CDLL(None, use_errno=True).prctl
@@ -170,18 +174,26 @@ def remote(task: Callable[..., object], retries: int) -> ray.remote_function.Rem
 
 
 def collect(
-    waiting: dict[ray.ObjectRef, Key],
+    tasks: Iterator[tuple[ray.ObjectRef, Key]],
+    number: int,
     take: Callable[[Key, bytes], None],
     progress: Callable[[Progress], None] | None,
     refused: Callable[[Key, Failed], None] | None = None,
 ) -> None:
     """Gives `take` what tasks come to, as they end.
 
-    The first that fails for good ends all, unless `refused` takes what `pghot` said.
+    There are `number` of them, begun as they are taken from `tasks`: some for each CPU of the cluster, so that it
+    holds the inputs of these and no more. The first that fails for good ends all, unless `refused` takes what
+    `pghot` said.
     """
-    tasks, started = len(waiting), time.monotonic()
+    started, done = time.monotonic(), 0
+    waiting: dict[ray.ObjectRef, Key] = {}
     try:
-        while waiting:
+        while True:
+            at_once = AT_ONCE_A_CPU * max(int(ray.cluster_resources().get("CPU", 0)), 1)
+            waiting.update(itertools.islice(tasks, max(at_once - len(waiting), 0)))
+            if not waiting:
+                return
             (ready, *_), _ = ray.wait(list(waiting), num_returns=1)
             key = waiting.pop(ready)
             try:
@@ -191,8 +203,9 @@ def collect(
                 if refused is None or not isinstance(cause, Failed):
                     raise cause from None
                 refused(key, cause)
+            done += 1
             if progress is not None:
-                progress(Progress(tasks - len(waiting), tasks, time.monotonic() - started))
+                progress(Progress(done, number, time.monotonic() - started))
     finally:
         _cancel(waiting)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import ray
 
@@ -39,11 +39,13 @@ def sweep(
     task = runner.remote(_run_shard, retries)
     sent = Input.send(binary)
     of = shards or -(-plan.points() // RUNS_OF_A_SHARD)
-    waiting: dict[ray.ObjectRef, tuple[str, int]] = {}
-    for path in paths:
-        scenario = Input.send(path)
-        for number in range(1, of + 1):
-            waiting[task.remote(sent, scenario, plan.flags(), f"{number}/{of}")] = (path.name, number)
+
+    def tasks() -> Iterator[tuple[ray.ObjectRef, tuple[str, int]]]:
+        for path in paths:
+            scenario = Input.send(path)
+            for number in range(1, of + 1):
+                yield task.remote(sent, scenario, plan.flags(), f"{number}/{of}"), (path.name, number)
+
     with tempfile.TemporaryDirectory(prefix="pghot-fleet-") as folder:
         parts = pathlib.Path(folder)
 
@@ -52,7 +54,7 @@ def sweep(
             (parts / scenario).mkdir(exist_ok=True)
             (parts / scenario / f"{number}.parquet").write_bytes(content)
 
-        runner.collect(waiting, take, progress)
+        runner.collect(tasks(), len(paths) * of, take, progress)
         return {path.name: _merge(binary, parts / path.name, pathlib.Path(out, path.name), slowdown) for path in paths}
 
 

@@ -5,7 +5,8 @@
 """
 
 from pghot_fleet.advise import Advice, advise
-from pghot_fleet.runner import Failed, Killed, Plan, Progress
+from pghot_fleet.cluster import Progress
+from pghot_fleet.runner import Failed, Killed, Plan
 from pghot_fleet.search import Best, Trial, search
 from pghot_fleet.sweep import sweep
 

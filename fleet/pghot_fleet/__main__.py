@@ -7,7 +7,8 @@ import json
 import sys
 
 from pghot_fleet.advise import advise
-from pghot_fleet.runner import Failed, Killed, Plan, Progress
+from pghot_fleet.cluster import Progress
+from pghot_fleet.runner import Failed, Killed, Plan
 from pghot_fleet.search import Trial, search
 from pghot_fleet.sweep import sweep
 
@@ -17,7 +18,10 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _percent(text: str) -> float:
-    return float(text.removesuffix("%"))
+    try:
+        return float(text.removesuffix("%"))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no percentage; give one like 5 or 5%") from None
 
 
 def _percents(text: str) -> tuple[int, ...]:
@@ -51,12 +55,12 @@ def _arguments() -> argparse.ArgumentParser:
     many.add_argument("--top", type=_percents, default=Plan.top, metavar="PERCENTS")
     many.add_argument("--shards", type=int, metavar="N", help="of each scenario")
     many.add_argument("--out", default="out", metavar="DIR", help="a folder in it for each scenario")
-    all_of = commands.add_parser("advise", parents=[both], help="how much top tier profiles need, and all together")
-    all_of.add_argument("files", nargs="+", metavar="FILE")
-    all_of.add_argument("--machine", metavar="FILE", help="a scenario whose machine is taken for profiles")
-    all_of.add_argument("--out", default="out", metavar="DIR", help="where advise.html goes, and finished runs")
-    all_of.add_argument("--json", action="store_true", help="print JSON")
-    all_of.set_defaults(seeds=3)
+    several = commands.add_parser("advise", parents=[both], help="how much top tier profiles need, and all together")
+    several.add_argument("files", nargs="+", metavar="FILE")
+    several.add_argument("--machine", metavar="FILE", help="a scenario whose machine is taken for profiles")
+    several.add_argument("--out", default="out", metavar="DIR", help="where advise.html goes, and finished runs")
+    several.add_argument("--json", action="store_true", help="print JSON")
+    several.set_defaults(seeds=3)
     one = commands.add_parser("search", parents=[both], help="the settings that need the least DRAM")
     one.add_argument("scenario", metavar="FILE")
     one.add_argument("--space", type=_range, action="append", default=[], metavar="NAME=LOWEST..HIGHEST")

@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterable, Iterator
 
 import ray
 
-from pghot_fleet import runner
-from pghot_fleet.runner import Failed, Input, Progress
+from pghot_fleet import cluster, runner
+from pghot_fleet.cluster import Input, Progress
+from pghot_fleet.runner import FOLDER, Failed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,8 +56,8 @@ def advise(
     flags = ["--slowdown", str(slowdown), "--seeds", str(seeds)]
     if misses is not None:
         flags += ["--misses", str(misses)]
-    runner.connect()
-    task = runner.remote(_run, retries)
+    cluster.connect()
+    task = cluster.remote(_run, retries)
     sent = Input.send(binary)
     model = None if machine is None else Input.send(pathlib.Path(machine))
 
@@ -67,7 +68,7 @@ def advise(
             yield task.remote(sent, Input.send(path), model, flags, before), path.name
 
     refused: dict[str, str] = {}
-    runner.collect(
+    cluster.collect(
         tasks(),
         len(paths),
         lambda name, runs: _keep(kept, name, runs),
@@ -89,11 +90,13 @@ def _run(binary: Input, file: Input, machine: Input | None, flags: list[str], be
     """What a worker does: all runs about one file, with those `before` that need not run again."""
     if machine is not None:
         flags = [*flags, "--machine", str(machine.here())]
-    with tempfile.TemporaryDirectory(prefix="pghot-fleet-") as out:
-        runs = _runs(pathlib.Path(out), file.name)
+    with tempfile.TemporaryDirectory(prefix=FOLDER) as out:
+        # No other task asks about it: a worker does not keep the profiles of a fleet.
+        path = file.into(pathlib.Path(out))
+        runs = _runs(path.parent, file.name)
         if before is not None:
             runs.write_bytes(before)
-        runner.run(binary.here(), ["advise", str(file.here()), *flags, "--jobs", "1", "--json", "--out", out])
+        runner.run(binary.here(), ["advise", str(path), *flags, "--jobs", "1", "--json", "--out", out])
         return runs.read_bytes()
 
 

@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 import optuna
 import ray
 
-from pghot_fleet import runner
-from pghot_fleet.runner import Input, Plan
+from pghot_fleet import cluster, runner
+from pghot_fleet.cluster import Input
+from pghot_fleet.runner import FOLDER, Plan
 
 #: Of a setting: `(lowest, highest)` of whole numbers, or a list of what it may be.
 Range = tuple[int, int] | list[str]
@@ -64,8 +65,8 @@ def search(
     told in order, so the same arguments give the same trials, however many workers there are.
     """
     binary = runner.find(pghot)
-    runner.connect()
-    task = runner.remote(_run_trial, retries)
+    cluster.connect()
+    task = cluster.remote(_run_trial, retries)
     sent, file = Input.send(binary), Input.send(pathlib.Path(scenario))
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True, constant_liar=True)
@@ -88,7 +89,7 @@ def search(
             try:
                 percent = ray.get(result)
             except ray.exceptions.RayTaskError as error:
-                raise runner.why(error) from None
+                raise cluster.why(error) from None
             trial.set_constraint("slowdown", percent - slowdown)
             study.tell(trial, top_percent)
             found.append(Trial(settings, top_percent, percent))
@@ -107,7 +108,7 @@ def _suggest(trial: optuna.Trial, name: str, values: Range) -> object:
 def _run_trial(binary: Input, scenario: Input, flags: Sequence[str]) -> float:
     """What a worker does: the median slowdown of all seeds, in percent."""
     path = str(scenario.here())
-    with tempfile.TemporaryDirectory(prefix="pghot-fleet-") as out:
+    with tempfile.TemporaryDirectory(prefix=FOLDER) as out:
         runner.run(binary.here(), ["sim", "sweep", path, *flags, "--jobs", "1", "--out", out])
         with pathlib.Path(out, "sweep.csv").open(newline="") as rows:
             return statistics.median(float(row["slowdown_percent"]) for row in csv.DictReader(rows))

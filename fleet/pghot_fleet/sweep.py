@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 
 import ray
 
-from pghot_fleet import runner
-from pghot_fleet.runner import Input, Plan, Progress
+from pghot_fleet import cluster, runner
+from pghot_fleet.cluster import Input, Progress
+from pghot_fleet.runner import FOLDER, Plan
 
 #: Runs of a shard: so long that what a task costs, some tens of milliseconds, does not matter, and so few that
 #: little is lost with a worker.
@@ -35,8 +36,8 @@ def sweep(
     """
     paths = runner.named(scenarios)
     binary = runner.find(pghot)
-    runner.connect()
-    task = runner.remote(_run_shard, retries)
+    cluster.connect()
+    task = cluster.remote(_run_shard, retries)
     sent = Input.send(binary)
     of = shards or -(-plan.points() // RUNS_OF_A_SHARD)
 
@@ -46,7 +47,7 @@ def sweep(
             for number in range(1, of + 1):
                 yield task.remote(sent, scenario, plan.flags(), f"{number}/{of}"), (path.name, number)
 
-    with tempfile.TemporaryDirectory(prefix="pghot-fleet-") as folder:
+    with tempfile.TemporaryDirectory(prefix=FOLDER) as folder:
         parts = pathlib.Path(folder)
 
         def take(shard: tuple[str, int], content: bytes) -> None:
@@ -54,14 +55,14 @@ def sweep(
             (parts / scenario).mkdir(exist_ok=True)
             (parts / scenario / f"{number}.parquet").write_bytes(content)
 
-        runner.collect(tasks(), len(paths) * of, take, progress)
+        cluster.collect(tasks(), len(paths) * of, take, progress)
         return {path.name: _merge(binary, parts / path.name, pathlib.Path(out, path.name), slowdown) for path in paths}
 
 
 def _run_shard(binary: Input, scenario: Input, flags: list[str], shard: str) -> bytes:
     """What a worker does."""
     path = str(scenario.here())
-    with tempfile.TemporaryDirectory(prefix="pghot-fleet-") as out:
+    with tempfile.TemporaryDirectory(prefix=FOLDER) as out:
         said = runner.run(binary.here(), ["sim", "sweep", path, *flags, "--shard", shard, "--jobs", "1", "--out", out])
         return pathlib.Path(said.strip()).read_bytes()
 

@@ -9,40 +9,14 @@ import os
 import pathlib
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-os.environ["PYTHONPATH"] = str(ROOT)
-os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-PGHOT = str(pathlib.Path(os.environ["PGHOT"]).resolve())
+from test_fleet import PGHOT, SCENARIO, pghot_fleet, ray
 
-import ray  # noqa: E402
-
-import pghot_fleet  # noqa: E402
-
-#: Of which a shard takes seconds: the shorter shards are, the more Ray takes.
-SCENARIO = """
-name = "cache"
-mode = "statistical"
-[[machine.node]]
-memory_mib = 512
-cpus = 4
-latency_ns = [100, 250]
-[[machine.node]]
-memory_mib = 1024
-[[process]]
-memory_mib = 384
-threads = 4
-[[process.phase]]
-pattern = "skewed"
-hot = [0.8, 0.9]
-hot_percent = 90
-accesses = 20_000_000_000
-"""
 PLAN = pghot_fleet.Plan(("none", "pghot"), {}, (90, 70, 50, 30), seeds=2)
+#: So many that a shard takes seconds: the shorter shards are, the more Ray takes.
+ACCESSES = "20_000_000_000"
 SHARDS = 4
 PAIRS = 5
 
@@ -71,7 +45,7 @@ def main() -> None:
     for pair in range(PAIRS + 1):
         with tempfile.TemporaryDirectory() as out:
             scenario = str(pathlib.Path(out, "cache.toml"))
-            pathlib.Path(scenario).write_text(SCENARIO)
+            pathlib.Path(scenario).write_text(SCENARIO.replace("200_000_000", ACCESSES))
             hand = seconds(lambda: by_hand(scenario, out, cpus))
             fleet = seconds(lambda: pghot_fleet.sweep([scenario], PLAN, shards=SHARDS, out=f"{out}/fleet", pghot=PGHOT))
         if pair > 0:

@@ -7,7 +7,6 @@ use anyhow::{Result, anyhow};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use pghot_profile::file;
 use pghot_sim::machine::PAGES_PER_MIB;
-use pghot_sim::machine::memory::Backing;
 use pghot_sim::run::{Run, Simulation};
 use pghot_sim::scenario::{Mode, Scenario, thin};
 use pghot_sim::systems::{SYSTEMS, Setting};
@@ -102,8 +101,7 @@ pub fn run(matches: &ArgMatches) -> Result<()> {
 }
 
 fn thinned(scenario: &Scenario, weight: u64) -> Result<Scenario> {
-    let mut processes = scenario.process.iter();
-    match processes.position(|process| process.backing == Backing::Thp) {
+    match thin::first_huge(scenario) {
         Some(number) => {
             let message = format!(
                 "--thin {weight}: process[{number}] has huge pages, of which there are few: leave \

@@ -7,7 +7,6 @@ use pghot_workloads::plan::Pattern;
 
 use super::point::Ask;
 use crate::Error;
-use crate::machine::memory::Backing;
 use crate::machine::{MachineSpec, NodeSpec, PAGES_PER_MIB};
 use crate::scenario::replay::{self, Assumed};
 use crate::scenario::{Mode, Scenario, thin};
@@ -93,7 +92,7 @@ impl Subject {
             let processes = scenario.process.iter();
             processes.map(|it| thin::thin_mib(it, weight)).sum()
         };
-        let has_huge = scenario.process.iter().any(|it| it.backing == Backing::Thp);
+        let has_huge = thin::first_huge(scenario).is_some();
         let weight = weight_of(memory_mib, memory_mib, has_huge, thinned);
         let machine = scenario.machine.clone();
         let source = Source::Described(Box::new(scenario.clone()));

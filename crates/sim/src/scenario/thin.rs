@@ -124,6 +124,13 @@ fn thin_set(touched: &Touched, blocks: u32, weight: u32) -> Touched {
     Touched::of(runs)
 }
 
+/// The first process with huge pages, if there is one: there are few of those, and each is one
+/// record, so such a scenario is left as it is.
+pub fn first_huge(scenario: &Scenario) -> Option<usize> {
+    let mut processes = scenario.process.iter();
+    processes.position(|process| process.backing == Backing::Thp)
+}
+
 /// The whole scenario, of described workloads; its processes are [`frozen`].
 pub fn scenario(scenario: &Scenario, weight: u64) -> Scenario {
     let process = |spec: &ProcessSpec| {

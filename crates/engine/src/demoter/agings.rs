@@ -37,6 +37,8 @@ pub(super) struct Agings {
     began_ms: u64,
     /// It was the first of a pair, and the second is yet to come.
     is_open: bool,
+    /// For how long pages were to be idle when it began, in ms.
+    idle_ms: u64,
     took_ms: u64,
     /// The last pair found more idle than the rate or the room below allowed to go.
     pub is_cut_short: bool,
@@ -90,7 +92,10 @@ impl Agings {
         // Who was not touched since the last one may have been idle for a little longer.
         let since_ms = now_ms.saturating_sub(self.began_ms);
         let is_soon = self.last_ms.is_some() && (idle_ms..=2 * idle_ms).contains(&since_ms);
-        (self.is_open || is_soon).then_some(self.began_ms)
+        // If the scale has become narrower meanwhile, it is too late: hardly any page is idle for
+        // so many times longer, which says nothing about the scale.
+        let is_late = idle_ms < self.idle_ms && since_ms > self.took_ms + 2 * idle_ms;
+        (is_soon || (self.is_open && !is_late)).then_some(self.began_ms)
     }
 
     /// The second of the last pair becomes the first of another, for pages that are idle longer.
@@ -109,6 +114,7 @@ impl Agings {
         let before_ms = if self.is_open { self.took_ms } else { 0 };
         self.took_ms = before_ms + ended_ms.saturating_sub(began_ms);
         (self.last_ms, self.began_ms) = (Some(ended_ms), began_ms);
+        self.idle_ms = idle_ms;
         self.is_open = pair.is_none();
         pair
     }
@@ -148,6 +154,20 @@ mod tests {
         assert!(!agings.give_up_late(2020, 16) && agings.is_open());
         assert!(agings.give_up_late(2053, 16) && !agings.is_open());
         assert_eq!(agings.note(2060, 2080, 16), None, "the first of another");
+    }
+
+    #[test]
+    fn the_first_of_a_wide_pair_is_none_of_a_narrow_one() {
+        let mut agings = Agings::default();
+        assert_eq!(agings.note(1000, 1010, 250), None);
+        assert!(agings.is_due(1120, 16, false));
+        assert_eq!(agings.note(1120, 1130, 16), None, "the first of another");
+        let pair = agings.note(1136, 1146, 16);
+        assert_eq!(pair.map(|pair| pair.apart_ms), Some(16));
+        // Where a walk or a list takes long, pairs are that far apart.
+        assert_eq!(agings.note(2000, 2100, 16), None);
+        let pair = agings.note(2150, 2250, 16);
+        assert_eq!(pair.map(|pair| pair.apart_ms), Some(150));
     }
 
     #[test]

@@ -266,11 +266,14 @@ mod tests {
             idle_ms: 16,
             idle_share: 0.0414,
             least_share: 0.0128,
+            wanted_pages: 4096,
+            went_pages: 1100,
         });
         assert!(!text(&status).contains("last look"));
         status.demoter.is_wanted = true;
         let line = "  last look: 4.1 % of the top tier was idle for 16 ms; to exchange it for \
-                    pages touched within 8 ms, more than 1.3 % must be\n";
+                    pages touched within 8 ms, more than 1.3 % must be; of 4096 pages that were to \
+                    go 1100 went\n";
         assert!(text(&status).contains(line), "{}", text(&status));
     }
 }

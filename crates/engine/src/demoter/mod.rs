@@ -213,7 +213,7 @@ impl Demoter {
         if is_narrow && !self.search(now_ms, settings) {
             return;
         }
-        let is_due = !is_narrow || self.is_due(nid, now_ms, settings);
+        let is_due = !is_narrow || self.is_due(target, now_ms, settings);
         // The second of a pair must come in time.
         let is_open = self.agings.get(&nid).is_some_and(Agings::is_open);
         if !is_due || (self.lists.is_early(nid, now_ms) && !is_open) {
@@ -308,11 +308,17 @@ impl Demoter {
     }
 
     /// Whether it is time to look at this node, or its last round may go on.
-    fn is_due(&self, nid: Nid, now_ms: u64, settings: &Settings) -> bool {
+    fn is_due(&self, target: &Target, now_ms: u64, settings: &Settings) -> bool {
+        let Some(agings) = self.agings.get(&target.nid) else {
+            return true;
+        };
+        let missing = (target.waiting.quick_pages).saturating_sub(target.room_pages);
+        if self.exchange.is_proven() && missing < PAGES_MIN && !agings.is_open() {
+            // All that is as hot as this scale wants has room: a look would be for nothing.
+            return false;
+        }
         let idle_ms = self.exchange.idle_ms(settings);
-        let is_promising = self.exchange.is_promising();
-        (self.agings.get(&nid))
-            .is_none_or(|agings| agings.goes_on() || agings.is_due(now_ms, idle_ms, is_promising))
+        agings.goes_on() || agings.is_due(now_ms, idle_ms, self.exchange.is_promising())
     }
 
     /// Demotes of what was found idle what is wanted; `None` where pages are not told apart.
@@ -360,6 +366,7 @@ impl Demoter {
             aging_ms: agings.took_ms(),
         };
         agings.is_cut_short = round.is_served() && missing >= went + PAGES_MIN;
+        self.report.note_round(&round);
         Some(round)
     }
 

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::reclaim::Unable;
-use crate::exchange::{Look, Rest};
+use crate::exchange::{Look, Rest, Round};
 use crate::{QuickFault, Settings};
 
 /// What a demoter does, for reports.
@@ -109,6 +109,14 @@ impl DemoterReport {
         self.looks.extend(look);
         if self.looks.len() > KEPT {
             self.looks.pop_front();
+        }
+    }
+
+    /// Keeps what went after the last look.
+    pub(super) fn note_round(&mut self, round: &Round) {
+        if let Some(look) = self.looks.back_mut() {
+            look.wanted_pages += round.wanted;
+            look.went_pages += round.went;
         }
     }
 }

@@ -6,6 +6,8 @@ use super::*;
 use crate::exchange::{FAULT_CLASSES, Fates};
 use crate::{Pattern, Place, Policies, Policy, RecordingTurn};
 
+mod rounds;
+
 /// Pages of one node, all touched at intervals; `MAX_NR_GENS` generations.
 struct Node {
     now_ms: u64,
@@ -389,30 +391,6 @@ fn a_full_lower_tier_takes_nothing() {
     );
 }
 
-/// Both tiers are full, and agings take long: pages still change places at each pass. A pass
-/// without a look is no reason to change the time scale.
-#[test]
-fn a_round_that_is_cut_short_goes_on() {
-    let settings = Settings::new(Format::Default);
-    let mut node = Node::new(&[(3000, 1), (50_000, 2000)]);
-    node.aging_ms = 50;
-    let mut demoter = Demoter::default();
-    let end_ms = node.now_ms + 10_000;
-    let mut promoted = 0;
-    while node.now_ms < end_ms {
-        node.lower_room = 256 + std::mem::take(&mut node.room);
-        promoted += node.lower_room - 256;
-        let demand = node.demand(10_000);
-        let before = (node.calls, demoter.report().idle_ms);
-        node.now_ms += demoter.pass(&demand, &settings, &mut node);
-        let is_look = node.calls > before.0 || !demoter.report().is_proven;
-        assert!(is_look || demoter.report().idle_ms == before.1);
-    }
-    assert!(promoted > 10_000, "{promoted} with {} agings", node.calls);
-    let hot = node.pages.iter().filter(|page| page.0 == 1).count();
-    assert_eq!(hot, 3000);
-}
-
 #[test]
 fn what_an_exchange_leaves_free_for_a_moment_is_no_room() {
     let settings = Settings::new(Format::Default);
@@ -454,21 +432,6 @@ fn what_is_switched_off_is_said_and_comes_back() {
     assert_eq!(demoter.report().unable, Some(Unable::SwitchedOff));
     assert_eq!(node.run(&mut demoter, 2000, 10_000), 2000);
     assert!(demoter.is_able());
-}
-
-#[test]
-fn the_rate_limit_holds_for_demotion_too() {
-    let mut node = Node::new(&[(50_000, NEVER)]);
-    let mut demoter = Demoter::default();
-    let mut settings = Settings::new(Format::Default);
-    settings.promote_rate_limit_mbps = 1;
-    let end_ms = node.now_ms + 20_000;
-    while node.now_ms < end_ms {
-        let demand = node.demand(50_000);
-        node.now_ms += demoter.pass(&demand, &settings, &mut node);
-    }
-    let demoted = demoter.report().demoted_pages;
-    assert!((2000..=21 * 256).contains(&demoted), "{demoted}");
 }
 
 fn policy(path: &str) -> Policy {

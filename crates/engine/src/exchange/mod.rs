@@ -51,8 +51,9 @@ const COSTLY: u64 = 2;
 /// How long a scale is left alone that was too wide, in ms.
 const LEFT_ALONE_MS: u64 = 10_000;
 
-/// Rounds in a row in which nothing waits, or few are idle, before it rests.
+/// Rounds in vain in a row before it rests, and rounds that fell short before a scale was too wide.
 const ROUNDS: u32 = 3;
+const ROUNDS_SHORT: u32 = 2;
 
 /// MB a second at the start, and below which an exchange does not pay.
 const FIRST_RATE_MBPS: u64 = 128;
@@ -94,6 +95,7 @@ pub struct Exchange {
     faults: FaultTimes,
     earlier: [(u64, FaultTimes); 2],
     rounds_in_vain: u32,
+    rounds_short: u32,
     /// A scale at which too few were idle, and until when it is left alone.
     too_wide: Option<(usize, u64)>,
     rate_mbps: u64,
@@ -131,6 +133,7 @@ impl Default for Exchange {
             faults: FaultTimes::default(),
             earlier: Default::default(),
             rounds_in_vain: 0,
+            rounds_short: 0,
             too_wide: None,
             rate_mbps: FIRST_RATE_MBPS,
             gate: Gate::default(),
@@ -275,7 +278,7 @@ impl Exchange {
         self.floor = 0;
         self.failed = [f64::INFINITY; NARROW_SCALES];
         self.since_ms = now_ms;
-        self.rounds_in_vain = 0;
+        (self.rounds_in_vain, self.rounds_short) = (0, 0);
         (self.is_proven, self.is_likely) = (false, false);
     }
 
@@ -358,6 +361,7 @@ impl Exchange {
             idle_ms: for_ms,
             idle_share: idle,
             least_share: least_idle(gap, for_ms as f64 / f64::from(scale.touched_ms)),
+            ..Look::default()
         };
         self.judge(look, settings);
         Some(look)
@@ -409,10 +413,14 @@ impl Exchange {
             return;
         };
         let is_served = round.is_served();
-        self.rounds_in_vain = match is_served && round.waited > 0 {
-            true => 0,
-            false => self.rounds_in_vain + 1,
+        let grown = |rounds: u32, grows: bool| if grows { rounds + 1 } else { 0 };
+        let is_in_vain = match self.takes_counted(settings) {
+            // Nobody ages for who has been idle for long.
+            true => round.waited == 0 || !is_served,
+            false => round.is_in_vain(),
         };
+        self.rounds_in_vain = grown(self.rounds_in_vain, is_in_vain);
+        self.rounds_short = grown(self.rounds_short, !is_served);
         let narrow = scales(settings).len() - 1;
         let wider = self.scale + 1;
         let may_widen = wider < narrow
@@ -422,10 +430,10 @@ impl Exchange {
             (self.scale, self.floor) = (wider, wider);
             self.tried = f64::INFINITY;
             self.rounds_in_vain = 0;
-        } else if !is_served && self.rounds_in_vain > 1 && self.floor > 0 {
+        } else if self.rounds_short >= ROUNDS_SHORT && self.floor > 0 {
             self.too_wide = Some((self.floor, now_ms + LEFT_ALONE_MS));
             self.floor -= 1;
-            self.rounds_in_vain = 0;
+            (self.rounds_in_vain, self.rounds_short) = (0, 0);
         } else if self.rounds_in_vain >= ROUNDS {
             match self.takes_counted(settings) {
                 true => self.go_to(0, now_ms),

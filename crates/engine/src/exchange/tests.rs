@@ -189,6 +189,23 @@ fn rounds_in_vain_of_an_earlier_search_do_not_count() {
     }
 }
 
+/// Until they went, most idle pages had been touched; what went is colder than all of them.
+#[test]
+fn a_few_that_go_are_worth_a_round() {
+    for (went, rests) in [(1300, false), (1200, true)] {
+        let mut exchange = Exchange::default();
+        let round = Round {
+            waited: 50_000,
+            idle: 10_000,
+            wanted: 40_000,
+            went,
+            aging_ms: 1,
+        };
+        (0..ROUNDS).for_each(|_| exchange.note_round(10_000, Some(round), &settings()));
+        assert_eq!(exchange.resting(10_000).is_some(), rests, "{went}");
+    }
+}
+
 /// Where agings take long, hint faults may name another scale at each look.
 #[test]
 fn two_looks_agree_whatever_scale_each_was_at() {

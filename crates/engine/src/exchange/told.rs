@@ -44,7 +44,7 @@ impl Rest {
     }
 }
 
-/// A look at a top tier: how much of it was idle, and how much had to be.
+/// A look at a top tier: how much of it was idle, how much had to be, and what went.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Look {
     /// When (`CLOCK_MONOTONIC`, ms).
@@ -57,14 +57,25 @@ pub struct Look {
     pub idle_share: f64,
     /// More than this share must be idle for pages to be told apart.
     pub least_share: f64,
+    /// Pages that were to go, of those that had been idle.
+    pub wanted_pages: u64,
+    /// And that went: the others had been touched by then, or could not go.
+    pub went_pages: u64,
 }
 
 impl Look {
     /// As a sentence for an operator.
     pub fn sentence(&self) -> String {
+        let went = match self.wanted_pages {
+            0 => String::new(),
+            wanted => format!(
+                "; of {wanted} pages that were to go {} went",
+                self.went_pages
+            ),
+        };
         format!(
             "{:.1} % of the top tier was idle for {} ms; to exchange it for pages touched within \
-             {} ms, more than {:.1} % must be",
+             {} ms, more than {:.1} % must be{went}",
             self.idle_share * 100.0,
             self.idle_ms,
             self.touched_ms,
@@ -97,10 +108,21 @@ pub struct Round {
     pub aging_ms: u64,
 }
 
+/// If fewer than one in so many idle pages go, a round is in vain: to find that a page was touched
+/// takes the kernel about a tenth as long as to move two.
+const WENT_ONE_IN: u64 = 8;
+
 impl Round {
     /// Whether at least half of what was to go went.
     pub fn is_served(&self) -> bool {
         self.went * 2 >= self.wanted
+    }
+
+    /// Whether nothing waited, or hardly any of the idle pages that were to go did. Most of them
+    /// may have been touched while others went: where all are touched every 12 ms, half are after
+    /// 8. Those that went are colder still.
+    pub fn is_in_vain(&self) -> bool {
+        self.waited == 0 || self.went * WENT_ONE_IN < self.wanted.min(self.idle)
     }
 }
 
@@ -131,8 +153,10 @@ impl Fates {
     pub(super) fn verdict(self) -> Option<bool> {
         let is_hot = self.touched * TOUCHED_ONE_IN >= self.looked;
         let untouched = |touched: u64, of: u64| 1.0 - touched as f64 / of.max(1) as f64;
-        let is_hotter = untouched(self.touched, self.looked)
-            <= untouched(self.idle_touched, self.idle).powi(HOTTER);
+        // Of idle pages hardly any are left where all of them went: they tell nothing.
+        let is_hotter = self.idle < LOOKED_MIN
+            || untouched(self.touched, self.looked)
+                <= untouched(self.idle_touched, self.idle).powi(HOTTER);
         (self.looked >= LOOKED_MIN).then_some(is_hot && is_hotter)
     }
 }

@@ -1,7 +1,6 @@
 //! One workload under one system, in a guest: what is run, and what is kept of it.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -66,9 +65,9 @@ pub struct Outcome {
     pub wall_s: f64,
 }
 
-/// A guest. With a witness it serves each workload of a seed once, under one system; without, all
-/// systems in turn. The system is started for each cell, when the workload's memory is in place, so
-/// that nobody sees how that was made.
+/// A guest. With a witness it serves one cell: what ran before decides which idle pages are left in
+/// the top tier. Without, it serves all systems in turn. The system is started for each cell, when
+/// the workload's memory is in place, so that nobody sees how that was made.
 pub struct Guest {
     vm: Vm,
     machine: Machine,
@@ -87,9 +86,10 @@ impl Guest {
     /// Boots one that can run this.
     pub fn boot(setting: &Setting) -> Result<Guest> {
         let system = systems::find(&setting.system).context("no such system")?;
-        let scope = workload(setting)?.scope;
+        let workload = workload(setting)?;
+        let scope = workload.scope;
         let own = vec![guest_binary("pghot")?, guest_binary("flushtlb")?];
-        let binaries = [own, system.binaries()?, binaries(scope)].concat();
+        let binaries = [own, system.binaries()?, workload.binaries()?].concat();
         let (machine, kernel) = (
             Machine::load(&setting.machine)?,
             Kernel::find(&setting.kernel)?,
@@ -138,11 +138,9 @@ impl Guest {
     /// Whether it can run this too.
     pub fn serves(&self, setting: &Setting) -> bool {
         let (own, other) = (&self.like, setting);
-        let is_alike = own.kernel == other.kernel && own.machine == other.machine;
-        let is_same = own.system == other.system && own.seed == other.seed;
-        is_alike
-            && own.dilation == other.dilation
-            && (is_same || self.scope == Scope::Nothing)
+        self.scope == Scope::Nothing
+            && (&own.kernel, &own.machine, own.dilation)
+                == (&other.kernel, &other.machine, other.dilation)
             && workload(setting).is_ok_and(|workload| workload.scope == self.scope)
     }
 
@@ -153,7 +151,8 @@ impl Guest {
         let system = systems::find(&setting.system).context("no such system")?;
         self.vm.set_limit(GUEST_LIMIT);
         let vm = &self.vm;
-        self.clean_up(setting)?;
+        // What another system has left behind goes.
+        self.vm.write("/proc/sys/vm/drop_caches", "3")?;
         let tiers = self.machine.tiers();
         let (fast, slow) = (&tiers[0], &tiers[tiers.len() - 1]);
         let room_mib = self.make_room(fast[0], setting.room_percent)?;
@@ -223,15 +222,6 @@ impl Guest {
         }
     }
 
-    /// What the workload before has left behind goes.
-    fn clean_up(&self, setting: &Setting) -> Result<()> {
-        self.vm.write("/proc/sys/vm/drop_caches", "3")?;
-        if setting.backing == "thp" {
-            self.vm.write("/proc/sys/vm/compact_memory", "1")?;
-        }
-        Ok(())
-    }
-
     /// What the witness saw; nothing if there is none.
     fn witness(&self) -> Result<Report> {
         if self.scope == Scope::Nothing {
@@ -252,17 +242,6 @@ impl Guest {
 
 fn workload(setting: &Setting) -> Result<Workload> {
     workloads::find(&setting.workload).context("no such workload")
-}
-
-/// Of all workloads of a scope, as far as this host has them: who lacks something fails when it is
-/// run.
-fn binaries(scope: Scope) -> Vec<PathBuf> {
-    let workloads = workloads::all().filter(|workload| workload.scope == scope);
-    let of_workload = |workload: Workload| workload.binaries().unwrap_or_default();
-    let mut binaries: Vec<PathBuf> = workloads.flat_map(of_workload).collect();
-    binaries.sort();
-    binaries.dedup();
-    binaries
 }
 
 /// Of so many pages one may be elsewhere when a workload begins than where they were made: what is

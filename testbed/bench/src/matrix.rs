@@ -12,7 +12,7 @@ use crate::cell::Outcome;
 use crate::kernel_tables::KernelTables;
 use crate::setting::Setting;
 use crate::systems::{self, Home};
-use crate::workloads::{self, Scope, Workload};
+use crate::workloads::{self, Workload};
 
 /// What is compared.
 #[derive(Debug, Clone)]
@@ -45,18 +45,18 @@ pub struct Matrix {
 }
 
 impl Matrix {
-    /// All cells, those that a guest can run one after the other next to each other. Systems follow
-    /// each other for the same seed, so that whatever else the host does meanwhile hits all of
-    /// them; and whoever goes first changes, so that no one always follows the same other.
+    /// All cells. Systems follow each other for the same workload, so that whatever else the host
+    /// does meanwhile hits all of them; and whoever goes first changes, so that no one always
+    /// follows the same other.
     pub fn cells(&self) -> Vec<Setting> {
+        let workloads = self.workloads.iter();
+        let workloads: Vec<Workload> = workloads.filter_map(|name| workloads::find(name)).collect();
         let mut cells = Vec::new();
         for kernel in &self.kernels {
-            for scope in [Scope::Memory, Scope::Everything, Scope::Nothing] {
-                for seed in u64::from(!self.warms_up)..=self.seeds {
-                    let systems = self.systems.iter().cycle();
-                    let systems = systems.skip(seed.saturating_sub(1) as usize);
-                    for system in systems.take(self.systems.len()) {
-                        cells.extend(self.cells_of_guest(kernel, scope, seed, system));
+            for seed in u64::from(!self.warms_up)..=self.seeds {
+                for workload in &workloads {
+                    for backing in self.backings_of(workload) {
+                        cells.extend(self.cells_in_turn(kernel, seed, workload, &backing));
                     }
                 }
             }
@@ -64,29 +64,32 @@ impl Matrix {
         cells
     }
 
-    fn cells_of_guest(&self, kernel: &str, scope: Scope, seed: u64, system: &str) -> Vec<Setting> {
-        let known = self
-            .workloads
-            .iter()
-            .filter_map(|name| workloads::find(name));
-        let known = known.filter(|workload| workload.scope == scope && can_be(workload, system));
+    /// Those that differ by their systems alone, and their rooms.
+    fn cells_in_turn(
+        &self,
+        kernel: &str,
+        seed: u64,
+        workload: &Workload,
+        backing: &str,
+    ) -> Vec<Setting> {
+        let systems = self.systems.iter().cycle();
+        let systems = systems.skip(seed.saturating_sub(1) as usize);
+        let systems = systems.take(self.systems.len());
         let mut cells = Vec::new();
-        for workload in known {
-            for backing in self.backings_of(&workload) {
-                for room_percent in self.rooms_of(system) {
-                    cells.push(Setting {
-                        workload: workload.name.to_owned(),
-                        system: system.to_owned(),
-                        seed,
-                        accesses: workload.per_host_s * self.guest_s * u64::from(self.dilation),
-                        threads: self.threads,
-                        backing: backing.clone(),
-                        machine: self.machine.clone(),
-                        kernel: kernel.to_owned(),
-                        dilation: self.dilation,
-                        room_percent: *room_percent,
-                    });
-                }
+        for system in systems.filter(|system| can_be(workload, system)) {
+            for room_percent in self.rooms_of(system) {
+                cells.push(Setting {
+                    workload: workload.name.to_owned(),
+                    system: system.to_owned(),
+                    seed,
+                    accesses: workload.per_host_s * self.guest_s * u64::from(self.dilation),
+                    threads: self.threads,
+                    backing: backing.to_owned(),
+                    machine: self.machine.clone(),
+                    kernel: kernel.to_owned(),
+                    dilation: self.dilation,
+                    room_percent: *room_percent,
+                });
             }
         }
         cells

@@ -221,6 +221,12 @@ fn wrong_input_is_named_by_file_and_field() {
         2,
         &["/etc/passwd is not a scenario"],
     );
+    let noise = write(dir.path(), "noise", vec![0xff; 64]);
+    assert_refused(
+        &["advise", &noise],
+        2,
+        &["noise is not a scenario: it is no text", "no profile"],
+    );
     assert_refused(&["advise", "/nowhere"], 1, &["/nowhere"]);
     let profile = write(
         dir.path(),

@@ -118,18 +118,22 @@ pub fn run(matches: &ArgMatches) -> Result<()> {
     let asked: Vec<Asked> = (files.iter())
         .map(|path| asked(path, matches))
         .collect::<Result<_>>()?;
+    let names: Vec<String> = asked.iter().map(Asked::file_name).collect();
     fs::create_dir_all(out).with_context(|| format!("cannot make {}", out.display()))?;
     let progress = Progress::new();
     let mut answers = Vec::new();
     for (number, one) in asked.iter().enumerate() {
-        let kept = open(out, &asked, number, &progress)?;
+        // Read once more: of ten thousand hosts one at a time is held.
+        let (subject, doubts) = subject(&one.path, matches)?;
+        let path = runs_path(out, &names[..=number]);
+        let kept = open(&path, one.fingerprint, &progress)?;
         let tell = |done: usize, expected: usize| {
             let part = done as f64 / expected as f64;
             let share = (number as f64 + part) / asked.len() as f64;
-            let what = format!("{}: {done} of about {expected} runs", one.subject.name);
+            let what = format!("{}: {done} of about {expected} runs", subject.name);
             progress.tell(share, &what);
         };
-        let advice = advise(&one.subject, &question, &one.doubts, &kept, &tell);
+        let advice = advise(&subject, &question, &doubts, &kept, &tell);
         answers.push(advice.map_err(|error| of_file(&one.path, error))?);
     }
     drop(progress);
@@ -170,71 +174,84 @@ fn question(matches: &ArgMatches) -> Result<Question> {
     })
 }
 
-/// One file that was read.
+/// A file that can be answered.
 struct Asked {
     path: PathBuf,
-    subject: Subject,
-    doubts: Vec<String>,
+    /// Tells it, and what is assumed, from all others.
     fingerprint: u64,
 }
 
+impl Asked {
+    fn file_name(&self) -> String {
+        let name = self.path.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    }
+}
+
 fn asked(path: &Path, matches: &ArgMatches) -> Result<Asked> {
-    let of_path = |error| of_file(path, error);
+    subject(path, matches)?;
     let read = |path: &Path| fs::read(path).unwrap_or_default();
     let machine = matches.get_one::<PathBuf>("machine");
-    let misses = sim_replay::misses_of(matches);
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let (subject, doubts) = match file::is_profile(path) {
-        true => {
-            let profile = file::load(path)?;
-            let doubts = fit::check(&profile)
-                .map_err(|refusal| Failure::Usage(format!("{}: {refusal}", path.display())))?;
-            let machine: Option<MachineSpec> = match machine {
-                Some(machine) => {
-                    let described = Scenario::load(machine);
-                    Some(described.map_err(|error| of_file(machine, error))?.machine)
-                }
-                None => None,
-            };
-            let subject = Subject::recorded(&name, &profile, machine, misses);
-            (subject.map_err(of_path)?, doubts)
-        }
-        false => {
-            let scenario = Scenario::load(path).map_err(of_path)?;
-            (Subject::described(&scenario).map_err(of_path)?, Vec::new())
-        }
-    };
     let machine = machine.map(|machine| read(machine)).unwrap_or_default();
-    let parts: [&[u8]; 3] = [&read(path), &machine, &misses.to_bits().to_le_bytes()];
+    let misses = sim_replay::misses_of(matches).to_bits().to_le_bytes();
     Ok(Asked {
         path: path.to_owned(),
-        subject,
-        doubts,
-        fingerprint: fingerprint(&parts),
+        fingerprint: fingerprint(&[&read(path), &machine, &misses]),
     })
 }
 
-/// An error about a field names the file that it is in.
+/// What a file describes, and what is doubtful about it.
+fn subject(path: &Path, matches: &ArgMatches) -> Result<(Subject, Vec<String>)> {
+    let of_path = |error| of_file(path, error);
+    if !file::is_profile(path) {
+        let scenario = Scenario::load(path).map_err(of_path)?;
+        return Ok((Subject::described(&scenario).map_err(of_path)?, Vec::new()));
+    }
+    let profile = file::load(path)?;
+    let doubts = fit::check(&profile)
+        .map_err(|refusal| Failure::Usage(format!("{}: {refusal}", path.display())))?;
+    let machine: Option<MachineSpec> = match matches.get_one::<PathBuf>("machine") {
+        Some(machine) => {
+            let described = Scenario::load(machine);
+            Some(described.map_err(|error| of_file(machine, error))?.machine)
+        }
+        None => None,
+    };
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let misses = sim_replay::misses_of(matches);
+    let subject = Subject::recorded(&name, &profile, machine, misses);
+    Ok((subject.map_err(of_path)?, doubts))
+}
+
+/// An error about a field names the file that it is in; what cannot be read at all could have been
+/// a profile.
 fn of_file(path: &Path, error: pghot_sim::Error) -> anyhow::Error {
     match error {
         pghot_sim::Error::Field { .. } => {
             Failure::Usage(format!("{}: {error}", path.display())).into()
         }
+        pghot_sim::Error::Parse { .. } => Failure::Usage(format!(
+            "{error}; and it is no profile, as `pghot record` writes them"
+        ))
+        .into(),
         other => other.into(),
     }
 }
 
-/// Where the runs of one file are kept: by its name, with a number if there are several of it.
-fn open(out: &Path, asked: &[Asked], number: usize, progress: &Progress) -> Result<KeptFile> {
-    let name = &asked[number].subject_file();
-    let before = asked[..number]
-        .iter()
-        .filter(|it| it.subject_file() == *name);
-    let path = match before.count() {
+/// Where the runs of the last of these files are kept: by its name, with a number if it is not the
+/// first of that name.
+fn runs_path(out: &Path, names: &[String]) -> PathBuf {
+    let Some((name, before)) = names.split_last() else {
+        return out.to_owned();
+    };
+    match before.iter().filter(|it| *it == name).count() {
         0 => out.join(format!("{name}.runs")),
         others => out.join(format!("{name}.{}.runs", others + 1)),
-    };
-    let (kept, before) = KeptFile::open(&path, asked[number].fingerprint)?;
+    }
+}
+
+fn open(path: &Path, fingerprint: u64, progress: &Progress) -> Result<KeptFile> {
+    let (kept, before) = KeptFile::open(path, fingerprint)?;
     match before {
         Before::Nothing => {}
         Before::Runs(runs) => progress.note(&format!(
@@ -248,13 +265,6 @@ fn open(out: &Path, asked: &[Asked], number: usize, progress: &Progress) -> Resu
         )),
     }
     Ok(kept)
-}
-
-impl Asked {
-    fn subject_file(&self) -> String {
-        let name = self.path.file_name().unwrap_or_default();
-        name.to_string_lossy().into_owned()
-    }
 }
 
 fn together(answers: &[Advice]) -> Option<Together> {

@@ -24,11 +24,15 @@ const REPEAT_MAX: u32 = 100_000;
 impl Scenario {
     /// Reads and checks a scenario file.
     pub fn load(path: &Path) -> Result<Scenario, Error> {
-        let text = std::fs::read_to_string(path).map_err(|source| Error::Read {
+        let bytes = std::fs::read(path).map_err(|source| Error::Read {
             path: path.to_owned(),
             source,
         })?;
-        Scenario::parse(&text, path)
+        let text = str::from_utf8(&bytes).map_err(|_| Error::Parse {
+            path: path.to_owned(),
+            message: "it is no text".to_owned(),
+        })?;
+        Scenario::parse(text, path)
     }
 
     /// The same of a text; `path` is for errors.

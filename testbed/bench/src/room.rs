@@ -1,11 +1,15 @@
 //! The free memory of the top tier when a workload begins: the same for all systems.
 //!
-//! What a guest has free after its boot differs by 40 MiB from one to the next. So what is beyond a
-//! share of the node is taken away first, as reserved huge pages, which nobody can reclaim; and all
-//! systems get a workload of the same size. To make its memory takes some room for a moment. Where
+//! What a guest has free after its boot differs by 40 MiB from one to the next, and as much again
+//! lies there and is used by nobody: programs and what they read. A system that demoted it had won
+//! more room than another. So what is idle goes down first. Then what is beyond a share of the node
+//! is taken away, as reserved huge pages, which nobody can reclaim; and all systems get a workload
+//! of the same size. To make its memory takes some room for a moment. Where
 //! it fills the top tier that goes as well, after the system has started: the tier is full then, as
 //! that of a server is, and what is won by filling free memory is not taken for what is won by
 //! telling pages apart.
+
+use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
 use pghot_testbed::Vm;
@@ -23,15 +27,56 @@ pub const MAKING_MIB: u64 = 64;
 /// from the start.
 pub const FULL_MIB: u64 = 32;
 
+/// The kernel's list of generations, where agings and evictions are asked for as well.
+const LRU_GEN: &str = "/sys/kernel/debug/lru_gen";
+
 /// Leaves as much room in a node of so much memory as every guest has, or so many percent of that;
 /// returns how much, in MiB.
 pub fn level(vm: &Vm, nid: usize, memory_mib: u64, percent: u32) -> Result<u64> {
     reserve(vm, nid, 0)?;
+    take_down_idle(vm, nid)?;
     let wanted_mib = memory_mib * SHARE.0 / SHARE.1 * u64::from(percent) / 100;
     // One huge page is left, so that what is taken in between makes no difference.
     let beyond_mib = free_mib(vm, nid)?.saturating_sub(MAKING_MIB + wanted_mib + 2);
     reserve(vm, nid, beyond_mib)?;
     Ok(as_it_is(vm, nid)?.min(wanted_mib))
+}
+
+/// What is not touched between three agings is older than the two youngest generations, which never
+/// go.
+fn take_down_idle(vm: &Vm, nid: usize) -> Result<()> {
+    const ALL: u64 = 1 << 40;
+    for _ in 0..3 {
+        for (memcg, youngest) in youngest(&vm.read(LRU_GEN)?, nid) {
+            vm.write(LRU_GEN, format!("+ {memcg} {nid} {youngest} 200 1"))?;
+        }
+    }
+    for (memcg, youngest) in youngest(&vm.read(LRU_GEN)?, nid) {
+        let oldest = youngest.saturating_sub(2);
+        vm.write(LRU_GEN, format!("- {memcg} {nid} {oldest} 200 {ALL}"))?;
+    }
+    Ok(())
+}
+
+/// The youngest generation of each memory cgroup on a node, by their numbers.
+fn youngest(list: &str, nid: usize) -> BTreeMap<u64, u64> {
+    let mut youngest = BTreeMap::new();
+    let (mut memcg, mut is_here) = (0, false);
+    for line in list.lines() {
+        let mut words = line.split_ascii_whitespace();
+        let first = words.next().unwrap_or_default();
+        let mut number = || words.next().and_then(|word| word.parse::<u64>().ok());
+        match first {
+            "memcg" => memcg = number().unwrap_or(0),
+            "node" => is_here = number() == Some(nid as u64),
+            // Number 0 is of those that were removed.
+            seq if is_here && memcg != 0 => {
+                youngest.extend(seq.parse().ok().map(|seq: u64| (memcg, seq)));
+            }
+            _ => {}
+        }
+    }
+    youngest
 }
 
 /// How much room there is, in MiB.
@@ -76,6 +121,16 @@ fn reserved_path(nid: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_youngest_generation_is_the_last_of_a_node() {
+        let list = "memcg     1 /\n node     0\n          3       1200        10        0 \n\
+                    \x20         4        100         1       20 \n node     1\n\
+                    \x20         9        100         1       20 \nmemcg     0 /gone\n\
+                    \x20node     0\n          2        100         1       20 \n";
+        assert_eq!(youngest(list, 0), BTreeMap::from([(1, 4)]));
+        assert_eq!(youngest(list, 1), BTreeMap::from([(1, 9)]));
+    }
 
     /// The room of the smallest guest, 30 % of 320 MiB, was once left with 66 MiB free.
     #[test]

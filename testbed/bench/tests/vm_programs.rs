@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::{Arguments, Failed, Trial};
+use pghot_bench::guest::node_kib;
 use pghot_bench::setting::{ALL_OF_IT, Setting};
-use pghot_bench::systems;
+
 use pghot_bench::workloads::{self, Job, Ran};
+use pghot_bench::{room, systems};
 use pghot_testbed::{Kernel, Machine, Spec, Vm, guest_binaries, program};
 use serde_json::Value;
 
@@ -136,6 +138,31 @@ fn memtierd_moves_pages() -> Result<()> {
     Ok(())
 }
 
+/// Two guests differ by what lies idle in their top tiers.
+fn what_nobody_uses_leaves_the_top_tier() -> Result<()> {
+    let vm = boot(&[])?;
+    systems::allow_demotion(&vm)?;
+    let lists = || -> Result<u64> {
+        let fields = [
+            "Active(anon)",
+            "Inactive(anon)",
+            "Active(file)",
+            "Inactive(file)",
+        ];
+        let kib = fields.map(|field| node_kib(&vm, 0, field));
+        Ok(kib.into_iter().sum::<Result<u64>>()? >> 10)
+    };
+    let before_mib = lists()?;
+    room::level(&vm, 0, Machine::load(MACHINE)?.nodes[0].memory_mib, 30)?;
+    let after_mib = lists()?;
+    println!("{before_mib} MiB on lists, then {after_mib}");
+    ensure!(
+        after_mib <= 4,
+        "{before_mib} MiB on lists, then {after_mib}"
+    );
+    Ok(())
+}
+
 fn main() -> ExitCode {
     let trial = |name: &str, test: fn() -> Result<()>| {
         Trial::test(name, move || {
@@ -150,6 +177,10 @@ fn main() -> ExitCode {
             redis_answers_what_was_set_while_its_pages_move,
         ),
         trial("fio_reads_what_was_written", fio_reads_what_was_written),
+        trial(
+            "what_nobody_uses_leaves_the_top_tier",
+            what_nobody_uses_leaves_the_top_tier,
+        ),
         trial("memtierd_moves_pages", memtierd_moves_pages).with_ignored_flag(lacks_memtierd),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()

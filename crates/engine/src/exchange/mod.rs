@@ -414,11 +414,8 @@ impl Exchange {
         };
         let is_served = round.is_served();
         let grown = |rounds: u32, grows: bool| if grows { rounds + 1 } else { 0 };
-        let is_in_vain = match self.takes_counted(settings) {
-            // Nobody ages for who has been idle for long.
-            true => round.waited == 0 || !is_served,
-            false => round.is_in_vain(),
-        };
+        // Nobody ages for who has been idle for long, so nobody learns that few of them are left.
+        let is_in_vain = round.is_in_vain() || (self.takes_counted(settings) && !is_served);
         self.rounds_in_vain = grown(self.rounds_in_vain, is_in_vain);
         self.rounds_short = grown(self.rounds_short, !is_served);
         let narrow = scales(settings).len() - 1;

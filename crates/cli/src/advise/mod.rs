@@ -204,7 +204,7 @@ fn asked(path: &Path, matches: &ArgMatches) -> Result<Asked> {
 fn subject(path: &Path, matches: &ArgMatches) -> Result<(Subject, Vec<String>)> {
     let of_path = |error| of_file(path, error);
     if !file::is_profile(path) {
-        let scenario = Scenario::load(path).map_err(of_path)?;
+        let scenario = Scenario::load(path).map_err(|error| neither(path, error))?;
         return Ok((Subject::described(&scenario).map_err(of_path)?, Vec::new()));
     }
     let profile = file::load(path)?;
@@ -223,17 +223,23 @@ fn subject(path: &Path, matches: &ArgMatches) -> Result<(Subject, Vec<String>)> 
     Ok((subject.map_err(of_path)?, doubts))
 }
 
-/// An error about a field names the file that it is in; what cannot be read at all could have been
-/// a profile.
+/// What is no scenario could have been a profile.
+fn neither(path: &Path, error: pghot_sim::Error) -> anyhow::Error {
+    match error {
+        pghot_sim::Error::Parse { .. } => Failure::Usage(format!(
+            "{error}; and it is no profile, as `pghot record` writes them"
+        ))
+        .into(),
+        other => of_file(path, other),
+    }
+}
+
+/// An error about a field names the file that it is in.
 fn of_file(path: &Path, error: pghot_sim::Error) -> anyhow::Error {
     match error {
         pghot_sim::Error::Field { .. } => {
             Failure::Usage(format!("{}: {error}", path.display())).into()
         }
-        pghot_sim::Error::Parse { .. } => Failure::Usage(format!(
-            "{error}; and it is no profile, as `pghot record` writes them"
-        ))
-        .into(),
         other => other.into(),
     }
 }

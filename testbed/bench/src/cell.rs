@@ -151,7 +151,7 @@ impl Guest {
         let system = systems::find(&setting.system).context("no such system")?;
         self.vm.set_limit(GUEST_LIMIT);
         let vm = &self.vm;
-        // What another system has left behind goes.
+        // Page cache of the boot, or of the cell before.
         self.vm.write("/proc/sys/vm/drop_caches", "3")?;
         let tiers = self.machine.tiers();
         let (fast, slow) = (&tiers[0], &tiers[tiers.len() - 1]);

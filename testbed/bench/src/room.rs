@@ -1,13 +1,12 @@
 //! The free memory of the top tier when a workload begins: the same for all systems.
 //!
-//! What a guest has free after its boot differs by 40 MiB from one to the next, and as much again
-//! lies there and is used by nobody: programs and what they read. A system that demoted it had won
-//! more room than another. So what is idle goes down first. Then what is beyond a share of the node
-//! is taken away, as reserved huge pages, which nobody can reclaim; and all systems get a workload
-//! of the same size. To make its memory takes some room for a moment. Where
-//! it fills the top tier that goes as well, after the system has started: the tier is full then, as
-//! that of a server is, and what is won by filling free memory is not taken for what is won by
-//! telling pages apart.
+//! A boot leaves some 30 MiB that nobody uses in the top tier, and whoever demotes them wins as
+//! much room. So idle pages are demoted first. What a guest has free then differs by 40 MiB from
+//! one to the next. So what is beyond a share of the node is taken away, as reserved huge pages,
+//! which nobody can reclaim; and all systems get a workload of the same size. To make its memory
+//! takes some room for a moment. Where it fills the top tier that goes as well, after the system
+//! has started: the tier is full then, as that of a server is, and what is won by filling free
+//! memory is not taken for what is won by telling pages apart.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +33,7 @@ const LRU_GEN: &str = "/sys/kernel/debug/lru_gen";
 /// returns how much, in MiB.
 pub fn level(vm: &Vm, nid: usize, memory_mib: u64, percent: u32) -> Result<u64> {
     reserve(vm, nid, 0)?;
-    take_down_idle(vm, nid)?;
+    demote_idle(vm, nid)?;
     let wanted_mib = memory_mib * SHARE.0 / SHARE.1 * u64::from(percent) / 100;
     // One huge page is left, so that what is taken in between makes no difference.
     let beyond_mib = free_mib(vm, nid)?.saturating_sub(MAKING_MIB + wanted_mib + 2);
@@ -42,18 +41,18 @@ pub fn level(vm: &Vm, nid: usize, memory_mib: u64, percent: u32) -> Result<u64> 
     Ok(as_it_is(vm, nid)?.min(wanted_mib))
 }
 
-/// What is not touched between three agings is older than the two youngest generations, which never
-/// go.
-fn take_down_idle(vm: &Vm, nid: usize) -> Result<()> {
+/// Demotes what is not touched between three agings: the two youngest generations never go.
+fn demote_idle(vm: &Vm, nid: usize) -> Result<()> {
     const ALL: u64 = 1 << 40;
     for _ in 0..3 {
         for (memcg, youngest) in youngest(&vm.read(LRU_GEN)?, nid) {
-            vm.write(LRU_GEN, format!("+ {memcg} {nid} {youngest} 200 1"))?;
+            // Refused where reclaim was quicker, or the cgroup has gone.
+            let _ = vm.write(LRU_GEN, format!("+ {memcg} {nid} {youngest} 200 1"));
         }
     }
     for (memcg, youngest) in youngest(&vm.read(LRU_GEN)?, nid) {
         let oldest = youngest.saturating_sub(2);
-        vm.write(LRU_GEN, format!("- {memcg} {nid} {oldest} 200 {ALL}"))?;
+        let _ = vm.write(LRU_GEN, format!("- {memcg} {nid} {oldest} 200 {ALL}"));
     }
     Ok(())
 }

@@ -118,15 +118,13 @@ pub fn run(matches: &ArgMatches) -> Result<()> {
     let asked: Vec<Asked> = (files.iter())
         .map(|path| asked(path, matches))
         .collect::<Result<_>>()?;
-    let names: Vec<String> = asked.iter().map(Asked::file_name).collect();
     fs::create_dir_all(out).with_context(|| format!("cannot make {}", out.display()))?;
     let progress = Progress::new();
     let mut answers = Vec::new();
     for (number, one) in asked.iter().enumerate() {
         // Read once more: of ten thousand hosts one at a time is held.
         let (subject, doubts) = subject(&one.path, matches)?;
-        let path = runs_path(out, &names[..=number]);
-        let kept = open(&path, one.fingerprint, &progress)?;
+        let kept = open(out, &asked, number, &progress)?;
         let tell = |done: usize, expected: usize| {
             let part = done as f64 / expected as f64;
             let share = (number as f64 + part) / asked.len() as f64;
@@ -244,20 +242,15 @@ fn of_file(path: &Path, error: pghot_sim::Error) -> anyhow::Error {
     }
 }
 
-/// Where the runs of the last of these files are kept: by its name, with a number if it is not the
-/// first of that name.
-fn runs_path(out: &Path, names: &[String]) -> PathBuf {
-    let Some((name, before)) = names.split_last() else {
-        return out.to_owned();
-    };
-    match before.iter().filter(|it| *it == name).count() {
+/// Where the runs of one file are kept: by its name, with a number if there are several of it.
+fn open(out: &Path, asked: &[Asked], number: usize, progress: &Progress) -> Result<KeptFile> {
+    let name = &asked[number].file_name();
+    let before = asked[..number].iter().filter(|it| it.file_name() == *name);
+    let path = match before.count() {
         0 => out.join(format!("{name}.runs")),
         others => out.join(format!("{name}.{}.runs", others + 1)),
-    }
-}
-
-fn open(path: &Path, fingerprint: u64, progress: &Progress) -> Result<KeptFile> {
-    let (kept, before) = KeptFile::open(path, fingerprint)?;
+    };
+    let (kept, before) = KeptFile::open(&path, asked[number].fingerprint)?;
     match before {
         Before::Nothing => {}
         Before::Runs(runs) => progress.note(&format!(

@@ -312,13 +312,21 @@ impl Demoter {
         let Some(agings) = self.agings.get(&target.nid) else {
             return true;
         };
-        let missing = (target.waiting.quick_pages).saturating_sub(target.room_pages);
-        if self.exchange.is_proven() && missing < PAGES_MIN && !agings.is_open() {
-            // All that is as hot as this scale wants has room: a look would be for nothing.
+        let has_room = self.waited(target, settings) < target.room_pages + PAGES_MIN;
+        if self.exchange.is_proven() && has_room && !agings.is_open() {
+            // A look would be for nothing.
             return false;
         }
         let idle_ms = self.exchange.idle_ms(settings);
         agings.goes_on() || agings.is_due(now_ms, idle_ms, self.exchange.is_promising())
+    }
+
+    /// What waits of those that are hot enough for the present scale.
+    fn waited(&self, target: &Target, settings: &Settings) -> u64 {
+        match self.exchange.takes_counted(settings) {
+            true => target.waiting.pages(),
+            false => target.waiting.quick_pages,
+        }
     }
 
     /// Demotes of what was found idle what is wanted; `None` where pages are not told apart.
@@ -331,10 +339,7 @@ impl Demoter {
     ) -> Option<Round> {
         let now_ms = machine.now_ms();
         let nid = target.nid;
-        let waited = match self.exchange.takes_counted(settings) {
-            true => target.waiting.pages(),
-            false => target.waiting.quick_pages,
-        };
+        let waited = self.waited(target, settings);
         let allowed = self.exchange.refill(now_ms, settings);
         if !self.exchange.is_proven() {
             return None;

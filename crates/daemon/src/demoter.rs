@@ -38,8 +38,7 @@ pub fn run(shared: &Shared, history: History, cpus: u64, machine: &mut dyn Recla
             (faults, told) = (seen, quick_fault);
         }
         if marking.is_due(now_ms, faults.times, promoted) {
-            let has_room = demoter.report().has_room;
-            marking.note(now_ms, faults.times, promoted, has_room);
+            marking.note(now_ms, faults.times, promoted, demoter.report().worth());
             marking.note_seldom(now_ms, faults.seldom);
             shared.mark(&marking);
         }

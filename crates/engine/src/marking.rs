@@ -4,10 +4,11 @@
 //! time. What it brings is that hot pages are found. So there is a budget of hint faults a second,
 //! and the size of a visit follows, to stay between half of it and all of it. The budget is
 //! [`FAULTS_PER_PROMOTION`] times what was promoted a second, lately; at least what it takes to
-//! notice that something has changed, and at most a hundredth of the machine's time. Where hardly
-//! any page is touched the marks stay, and to walk over them in vain is all that more would do.
-//! If many that have stayed for long lead to faults at once, pages that were left alone are in use
-//! again: then it is time to look, whatever came of it before.
+//! notice that something has changed, and at most a hundredth of the machine's time. Pages that
+//! changed places in vain earn nothing. Where hardly any page is touched the marks stay, and to
+//! walk over them in vain is all that more would do. If many that have stayed for long lead to
+//! faults at once, pages that were left alone are in use again: then it is time to look, whatever
+//! came of it before.
 //!
 //! The smallest visits mark [`SIZES_MB`]'s least every [`DELAY_MS`] in each process: where all of
 //! that is touched these are ten thousand faults a second, whatever the budget. Then the scanner
@@ -34,6 +35,17 @@ pub struct HintFaults {
     pub times: FaultTimes,
     /// Those of threads that the scanner visits seldom: see [`pulse`](crate::pulse).
     pub seldom: u64,
+}
+
+/// What it is worth that pages went up lately.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Worth {
+    /// They went into free memory.
+    FillsRoom,
+    /// Others went for them.
+    Exchanged,
+    /// Others went for them, and it was a mistake: they earn nothing.
+    InVain,
 }
 
 /// What the kernel's scanner is told.
@@ -247,9 +259,9 @@ impl Marking {
         self.pulses.note(now_ms, seldom, is_over_budget);
     }
 
-    /// Takes note of all hint faults and all promoted pages since the start, and of whether the top
-    /// tier has room for what waits.
-    pub fn note(&mut self, now_ms: u64, faults: FaultTimes, promoted: u64, has_room: bool) {
+    /// Takes note of all hint faults and all promoted pages since the start, and of what these are
+    /// worth.
+    pub fn note(&mut self, now_ms: u64, faults: FaultTimes, promoted: u64, worth: Worth) {
         let spent_ms = now_ms.saturating_sub(self.judged_ms).max(1);
         let came = faults.soon().saturating_sub(self.faults.soon());
         let late = faults.late().saturating_sub(self.faults.late());
@@ -258,9 +270,9 @@ impl Marking {
         (self.judged_ms, self.faults, self.promoted) = (now_ms, faults, promoted);
         let late_per_s = late * 1000 / spent_ms;
         let (low, usual) = (self.cpus * BUDGET.0, self.cpus * BUDGET.1);
-        let high = match has_room {
-            true => self.cpus * ROOMY_BUDGET,
-            false => usual,
+        let high = match worth {
+            Worth::FillsRoom => self.cpus * ROOMY_BUDGET,
+            Worth::Exchanged | Worth::InVain => usual,
         };
         let is_news = late_per_s > (MORE_LATE * self.late_per_s).max(low);
         self.late_per_s = (3 * self.late_per_s + late_per_s) / 4;
@@ -269,9 +281,12 @@ impl Marking {
         let told_ms = if came == 0 { 0 } else { spent_ms };
         let halvings = told_ms as f64 / HALVED_MS;
         let before = self.promoted_per_s.min(best_per_s) * 0.5_f64.powf(halvings);
-        self.promoted_per_s = match is_news {
-            true => best_per_s.min((usual / FAULTS_PER_PROMOTION) as f64),
-            false => before.max(went as f64 * 1000.0 / spent_ms as f64),
+        self.promoted_per_s = match worth {
+            _ if is_news => best_per_s.min((usual / FAULTS_PER_PROMOTION) as f64),
+            Worth::InVain => 0.0,
+            Worth::FillsRoom | Worth::Exchanged => {
+                before.max(went as f64 * 1000.0 / spent_ms as f64)
+            }
         };
         let budget = ((self.promoted_per_s * FAULTS_PER_PROMOTION as f64) as u64).clamp(low, high);
         (self.faults_per_s, self.budget_per_s) = (came * 1000 / spent_ms, budget);
@@ -317,166 +332,4 @@ impl Marking {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// After so many seconds with so many faults each, of which so many led to promotions.
-    fn after(marking: &mut Marking, seconds: u64, faults: u64, promoted: u64) -> u64 {
-        for _ in 0..seconds {
-            let now_ms = marking.judged_ms + 1000;
-            let mut all = marking.faults;
-            all.0[0] += faults;
-            marking.note(now_ms, all, marking.promoted + promoted, false);
-        }
-        marking.report().size_mb
-    }
-
-    fn soon(faults: u64) -> FaultTimes {
-        let mut times = FaultTimes::default();
-        times.0[0] = faults;
-        times
-    }
-
-    #[test]
-    fn pages_in_use_again_are_looked_at_whatever_came_of_it_before() {
-        let mut marking = Marking::new(4);
-        after(&mut marking, 9, 10_000, 0);
-        assert!(!marking.report().pays);
-        let mut later = |faults: u64| {
-            let mut all = marking.faults;
-            all.0[0] += 1000;
-            *all.0.last_mut().unwrap() += faults;
-            marking.note(marking.judged_ms + 1000, all, marking.promoted, false);
-            marking.report().pays
-        };
-        assert!(!later(1000), "few");
-        assert!(later(10_000), "many");
-        // As ever: somebody goes through memory again and again.
-        assert_eq!([10_000; 3].map(&mut later), [true, false, false]);
-        assert!(later(100_000), "many more");
-    }
-
-    #[test]
-    fn marks_are_frequent_as_long_as_they_pay() {
-        let mut marking = Marking::new(4);
-        assert_eq!(after(&mut marking, 2, 0, 0), 16, "marks stay");
-        assert_eq!(after(&mut marking, 1, 1000, 1000), 64, "not too fast");
-        assert_eq!(after(&mut marking, 9, 8000, 2000), 64);
-        assert_eq!(after(&mut marking, 1, 32_768, 4096), 24, "too many");
-        assert_eq!(after(&mut marking, 1, 8192, 0), 24, "it may yet pay");
-        assert_eq!(after(&mut marking, 1, 8192, 0), 9, "it does not");
-        assert_eq!(after(&mut marking, 9, 40_000, 0), 1, "somebody must look");
-        assert!(marking.visits().rests);
-        assert_eq!(after(&mut marking, 16, 0, 0), 1);
-        assert_eq!(after(&mut marking, 1, 1024, 10), 3);
-        assert_eq!(after(&mut marking, 9, 64, 0), 16);
-        assert!(!marking.report().pays);
-        assert_eq!(after(&mut marking, 1, 1000, 2000), 64, "it does again");
-        assert!(marking.report().pays);
-    }
-
-    /// In each second in which marks are made so many faults come, and none in others.
-    #[test]
-    fn on_average_the_budget_is_kept() {
-        const SECONDS: u64 = 60;
-        let mut marking = Marking::new(2);
-        after(&mut marking, 9, 8000, 0);
-        let budget = marking.report().budget_per_s;
-        for faults in [1000, budget - 1, 10_000, 30_000, 100] {
-            after(&mut marking, 2 * REST_MAX_MS / 1000, 0, 0);
-            let mut came = 0;
-            let mut rested = 0;
-            for _ in 0..SECONDS {
-                let now = match marking.visits().rests {
-                    true => 0,
-                    false => faults,
-                };
-                (came, rested) = (came + now, rested + u64::from(now == 0));
-                after(&mut marking, 1, now, 0);
-            }
-            assert!(
-                came <= budget * SECONDS + 2 * faults,
-                "{came} of {faults} a second, resting {rested} s"
-            );
-            assert_eq!(rested > 0, faults > budget, "{faults}");
-            assert!(rested < SECONDS, "somebody must look");
-        }
-        assert!(!marking.report().sentence().contains("nothing for a moment"));
-    }
-
-    #[test]
-    fn a_rest_ends_when_pages_are_in_use_again() {
-        let mut marking = Marking::new(2);
-        after(&mut marking, 9, 100_000, 0);
-        assert!(marking.visits().rests);
-        let said = marking.report().sentence();
-        assert!(said.starts_with("nothing for a moment"), "{said}");
-        let mut all = marking.faults;
-        *all.0.last_mut().unwrap() += 100_000;
-        marking.note(marking.judged_ms + 250, all, marking.promoted, false);
-        assert!(!marking.visits().rests && marking.report().pays);
-    }
-
-    #[test]
-    fn faults_are_counted_on_when_their_counter_begins_anew() {
-        let mut marking = Marking::new(1);
-        marking.note(1000, soon(5), 0, false);
-        marking.note(2000, soon(3), 0, false);
-        let classes: Vec<_> = marking.report().fault_times.classes().collect();
-        assert_eq!(classes[..2], [(Some(8), 8), (Some(16), 0)]);
-        assert_eq!(classes[7..], [(Some(1024), 0), (None, 0)]);
-    }
-
-    #[test]
-    fn with_room_there_may_be_more_if_they_are_promoted() {
-        let budget = |has_room, promoted| {
-            let mut marking = Marking::new(4);
-            let start = marking.report().budget_per_s;
-            assert_eq!(start, 16_384, "nobody knows yet");
-            (1..=3).for_each(|s| marking.note(s * 1000, soon(s * 16_384), s * promoted, has_room));
-            marking.report().budget_per_s
-        };
-        assert_eq!(budget(false, 16_384), 16_384);
-        assert_eq!(budget(true, 16_384), 65_536);
-        assert_eq!(budget(true, 6000), 48_000);
-        assert_eq!(budget(true, 0), budget(false, 0));
-    }
-
-    #[test]
-    fn faults_are_counted_by_the_second() {
-        let mut marking = Marking::new(4);
-        marking.note(1000, soon(0), 0, false);
-        assert!(
-            !marking.is_due(2999, soon(0), 0),
-            "an idle machine is asked rarely"
-        );
-        assert!(marking.is_due(3000, soon(0), 0));
-        assert!(!marking.is_due(1249, soon(1), 0));
-        assert!(marking.is_due(1250, soon(1), 0));
-        assert!(marking.is_due(1250, soon(0), 1));
-        // As many as the budget allows in four seconds.
-        marking.note(5000, soon(4 * 16_384), 4 * 16_384, false);
-        assert_eq!(marking.report().size_mb, 16);
-        assert!(marking.is_due(5250, soon(4 * 16_384), 4 * 16_384));
-        // For a second in vain.
-        marking.note(6000, soon(5 * 16_384), 4 * 16_384, false);
-        let said = marking.report().sentence();
-        assert!(said.starts_with("6 MB of a process"), "{said}");
-        assert!(said.ends_with("8192 at most"), "{said}");
-        marking.note(13_000, soon(6 * 16_384), 4 * 16_384, false);
-        let said = marking.report().sentence();
-        assert!(
-            said.ends_with("4096 at most, for few lead to promotions"),
-            "{said}"
-        );
-    }
-
-    #[test]
-    fn counters_that_start_anew_do_no_harm() {
-        let mut marking = Marking::new(4);
-        marking.note(1000, soon(8000), 8000, false);
-        marking.note(2000, soon(0), 0, false);
-        assert_eq!(marking.report().size_mb, 16);
-        marking.note(2000, soon(u64::MAX / 1000), u64::MAX / 8, false);
-    }
-}
+mod tests;

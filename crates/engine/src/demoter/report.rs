@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::reclaim::Unable;
 use crate::exchange::{Look, Rest, Round};
+use crate::marking::Worth;
 use crate::{QuickFault, Settings};
 
 /// What a demoter does, for reports.
@@ -87,6 +88,15 @@ impl DemoterReport {
             quick.within_ms = self.touched_ms;
         }
         quick
+    }
+
+    /// What it is worth that pages went up lately.
+    pub fn worth(&self) -> Worth {
+        match self.resting {
+            _ if self.has_room => Worth::FillsRoom,
+            Some(Rest::TheyCameBack | Rest::NotTouchedAgain) => Worth::InVain,
+            Some(Rest::NobodyIdle) | None => Worth::Exchanged,
+        }
     }
 
     /// Keeps the sentence, if it is another one than before.

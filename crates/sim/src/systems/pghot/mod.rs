@@ -194,8 +194,8 @@ impl Pghot {
         }
         let promoted = demand.outcomes.promoted;
         if self.marking.is_due(now_ms, demand.faults, promoted) {
-            let has_room = self.demoter.report().has_room;
-            self.marking.note(now_ms, demand.faults, promoted, has_room);
+            let worth = self.demoter.report().worth();
+            self.marking.note(now_ms, demand.faults, promoted, worth);
         }
         if self.times_scans(world) {
             let visits = self.arbiter.visits(self.marking.visits());

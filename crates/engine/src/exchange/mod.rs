@@ -28,7 +28,7 @@ mod scales;
 mod told;
 
 use crate::{Gate, Settings};
-use scales::{NARROW_SCALES, NARROW_TIMES, Scale, least_idle, scales};
+use scales::{NARROW_SCALES, NARROW_TIMES, Scale, least_idle, limit_mbps, scales};
 
 pub use scales::{FAULT_CLASSES, FaultTimes};
 pub use told::{Fates, Look, Outcomes, Rest, Round};
@@ -89,8 +89,8 @@ pub struct Exchange {
     since_ms: u64,
     /// Whether pages are told apart at this scale.
     is_proven: bool,
-    /// Whether they were at the last look, at this scale or another.
-    is_likely: bool,
+    /// The last look, at this scale or another, if they were told apart.
+    likely: Option<Look>,
     /// All fault times, and those at two moments since when they are news.
     faults: FaultTimes,
     earlier: [(u64, FaultTimes); 2],
@@ -114,12 +114,6 @@ pub struct Exchange {
     judged_ms: u64,
 }
 
-/// As much may go down as may come up.
-fn limit_mbps(settings: &Settings) -> u64 {
-    let limit_mbps = settings.promote_rate_limit_mbps;
-    limit_mbps.min(settings.demote_rate_limit_mbps)
-}
-
 impl Default for Exchange {
     fn default() -> Exchange {
         Exchange {
@@ -129,7 +123,7 @@ impl Default for Exchange {
             tried: f64::INFINITY,
             since_ms: 0,
             is_proven: false,
-            is_likely: false,
+            likely: None,
             faults: FaultTimes::default(),
             earlier: Default::default(),
             rounds_in_vain: 0,
@@ -184,7 +178,7 @@ impl Exchange {
 
     /// Whether the last look told pages apart, at this scale or another.
     pub fn is_promising(&self) -> bool {
-        self.is_proven || self.is_likely
+        self.is_proven || self.likely.is_some()
     }
 
     /// MB that may change places a second.
@@ -279,7 +273,7 @@ impl Exchange {
         self.failed = [f64::INFINITY; NARROW_SCALES];
         self.since_ms = now_ms;
         (self.rounds_in_vain, self.rounds_short) = (0, 0);
-        (self.is_proven, self.is_likely) = (false, false);
+        (self.is_proven, self.likely) = (false, None);
     }
 
     /// Some pages have been idle for so long that any that waits may go for them.
@@ -304,18 +298,28 @@ impl Exchange {
     /// whatever is told apart at another scale. Returns whether there is one; to look costs
     /// nothing, so nobody need rest from it.
     pub fn search(&mut self, settings: &Settings) -> bool {
+        if self.awaits_second_look(settings) {
+            return true;
+        }
         let Some((scale, gap)) = self.open_scale(WIDER_GAP, settings) else {
             return false;
         };
         if scale != self.scale {
             (self.scale, self.tried) = (scale, f64::INFINITY);
             // Where agings take long, faults may name another scale at each look.
-            (self.is_proven, self.is_likely) = (false, self.is_promising());
+            self.is_proven = false;
         }
         if !self.is_promising() {
             self.tried = self.tried.min(gap);
         }
         true
+    }
+
+    /// Whether the last look was the first to tell pages apart, at this scale, and still would.
+    fn awaits_second_look(&self, settings: &Settings) -> bool {
+        let (touched_ms, gap) = (self.touched_ms(settings), self.gap(self.scale));
+        let would = |it: Look| it.touched_ms == touched_ms && it.idle_share > it.least_idle(gap);
+        !self.is_proven && self.likely.is_some_and(would)
     }
 
     /// The narrowest scale at which hot and cold are so many times further apart than when it
@@ -355,32 +359,28 @@ impl Exchange {
             self.is_proven |= self.takes_counted(settings) && is_tried;
             return None;
         };
-        let look = Look {
+        let mut look = Look {
             at_ms: now_ms,
             touched_ms: scale.touched_ms,
             idle_ms: for_ms,
             idle_share: idle,
-            least_share: least_idle(gap, for_ms as f64 / f64::from(scale.touched_ms)),
             ..Look::default()
         };
+        look.least_share = look.least_idle(gap);
         self.judge(look, settings);
         Some(look)
     }
 
     fn judge(&mut self, look: Look, settings: &Settings) {
-        let is_told_apart = look.idle_share > look.least_share;
-        if is_told_apart {
+        if look.idle_share > look.least_share {
             self.tried = f64::INFINITY;
-        }
-        if is_told_apart && !self.is_proven && !self.is_likely {
             // One look may err: a page whose translation is still in a TLB looks idle. And what is
             // as hot as this scale wants begins to wait only now.
-            (self.is_likely, self.rounds_in_vain) = (true, 0);
-            return;
-        }
-        self.is_proven = is_told_apart;
-        if is_told_apart {
-            self.gap_at_proof = self.gap_at_proof.or(self.news().gap(0));
+            match self.is_promising() {
+                true => self.gap_at_proof = self.gap_at_proof.or(self.news().gap(0)),
+                false => self.rounds_in_vain = 0,
+            }
+            (self.is_proven, self.likely) = (self.is_promising(), Some(look));
             return;
         }
         if self.takes_counted(settings) {
@@ -404,7 +404,7 @@ impl Exchange {
         if let Some(failed) = self.failed.get_mut(self.scale).filter(|_| gap.is_finite()) {
             *failed = gap;
         }
-        (self.is_proven, self.is_likely) = (false, false);
+        (self.is_proven, self.likely) = (false, None);
     }
 
     /// A round at this scale is over, if there was one.
@@ -492,7 +492,7 @@ impl Exchange {
         self.gap_at_proof = None;
         self.resting = Some((now_ms + self.rest_ms, why));
         self.rest_ms = (self.rest_ms * 2).min(REST_MS.1);
-        (self.is_proven, self.is_likely) = (false, false);
+        (self.is_proven, self.likely) = (false, None);
     }
 }
 

@@ -1,4 +1,5 @@
-//! The time scales, and hint faults by how soon they came after their marks.
+//! The time scales, how much may change places, and hint faults by how soon they came after their
+//! marks.
 
 use pghot_hotness::fault_class;
 use schemars::JsonSchema;
@@ -116,4 +117,10 @@ impl FaultTimes {
         let (within, twice) = (self.within(scale), self.within(scale + 1));
         (twice >= FAULTS_MIN).then(|| twice as f64 / within.max(1) as f64 - 1.0)
     }
+}
+
+/// As much may go down as may come up.
+pub(super) fn limit_mbps(settings: &Settings) -> u64 {
+    let limit_mbps = settings.promote_rate_limit_mbps;
+    limit_mbps.min(settings.demote_rate_limit_mbps)
 }

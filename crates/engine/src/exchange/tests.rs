@@ -220,12 +220,11 @@ fn two_looks_agree_whatever_scale_each_was_at() {
     assert_eq!(look(10_000, &[0.1], 0.5), (8, false));
     assert_eq!(look(20_000, &[0.9, 0.1], 0.5), (16, true));
     assert_eq!(look(30_000, &[0.1], 0.5), (8, true), "told apart at both");
-    assert_eq!(look(40_000, &[0.1, 0.1], 0.01), (16, false), "no more");
-    assert_eq!(
-        look(50_000, &[0.9, 0.1], 0.5),
-        (16, false),
-        "the first since"
-    );
+    assert_eq!(look(40_000, &[0.3, 0.1], 0.01), (16, false), "no more");
+    assert_eq!(look(50_000, &[0.9, 0.1], 0.5), (16, false), "the first");
+    let second = "8 ms are open, too, but 16 gets its second look";
+    assert_eq!(look(60_000, &[0.05, 0.1], 0.5), (16, true), "{second}");
+    assert_eq!(look(70_000, &[0.05, 0.1], 0.5), (8, true));
 }
 
 /// What was not idle for long enough at a wider scale either need not be looked at there.

@@ -4,6 +4,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::scales::least_idle;
+
 /// Fewer pages that were looked at tell nothing.
 const LOOKED_MIN: u64 = 64;
 
@@ -64,6 +66,11 @@ pub struct Look {
 }
 
 impl Look {
+    /// The share that would have to be idle with such a gap between hot and cold.
+    pub(super) fn least_idle(&self, gap: f64) -> f64 {
+        least_idle(gap, self.idle_ms as f64 / f64::from(self.touched_ms))
+    }
+
     /// As a sentence for an operator.
     pub fn sentence(&self) -> String {
         let went = match self.wanted_pages {

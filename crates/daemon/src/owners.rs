@@ -58,7 +58,7 @@ pub struct OwnerRow {
     pub top_bytes: Option<u64>,
     /// Its part of the top tier's memory that is in use by all rows, from 0 to 1.
     pub top_share: Option<f64>,
-    /// What its weight gives it of the top tier: who has more goes down first. `null` where no
+    /// What it would have of the top tier if all had as much for their weight. `null` where no
     /// policy sets a weight, and for whom a policy keeps where it is.
     pub share_bytes: Option<u64>,
     /// `memory.max` of the cgroup, if it is limited.

@@ -13,13 +13,9 @@ use crate::{Ctx, Test};
 pub const TESTS: &[Test] = &[
     Test::new("a_protected_cgroup_is_not_demoted", "tiered3", protect)
         .limit(Duration::from_secs(400)),
-    Test::new(
-        "who_is_furthest_above_his_share_goes_first",
-        "tiered3",
-        weight,
-    )
-    .long()
-    .limit(Duration::from_secs(400)),
+    Test::new("who_has_most_for_his_weight_goes_first", "tiered3", weight)
+        .long()
+        .limit(Duration::from_secs(400)),
 ];
 
 const DEMOTION: &str = "/sys/kernel/mm/numa/demotion_enabled";

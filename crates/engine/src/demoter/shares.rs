@@ -1,12 +1,17 @@
-//! Who has more of a node than his share.
+//! Who makes room on a node, by weight.
 //!
-//! What the cgroups have together on the node is divided by their weights. Who has more than his
-//! part is above his share, and demotion takes from him first.
+//! Whoever has most for his weight gives, until the next one has as much for his, and then both
+//! give: afterwards nobody who gave has more for his weight than another. So it does not matter how
+//! many small cgroups there are beside the large ones. Against an equal part of all that would
+//! matter much: each part is small then, and who has most gives first, whatever his weight.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use crate::Policies;
+
+/// Pages are compared by weight to such a part.
+const SCALE: u128 = 1 << 32;
 
 /// A cgroup's pages on the node.
 pub struct Holder {
@@ -18,8 +23,8 @@ pub struct Holder {
     pub pages: u64,
 }
 
-/// What each of those who may go is to have of a node, by its weight: a share of what they have
-/// there together. Takes paths with pages or bytes, and answers in the same order.
+/// What each of those who may go would have of a node if all had as much for their weight, of what
+/// they have there together. Takes paths with pages or bytes, and answers in the same order.
 pub fn shares(held: &[(&str, u64)], policies: &Policies) -> Vec<u64> {
     let weight = |path: &str| u128::from(policies.weight(path));
     let all: u64 = held.iter().map(|(_, size)| size).sum();
@@ -28,19 +33,37 @@ pub fn shares(held: &[(&str, u64)], policies: &Policies) -> Vec<u64> {
     held.iter().map(share).collect()
 }
 
-/// Pages beyond the share, by the number of the cgroup: of those that have some. Empty where no
-/// weight is set.
-pub fn above(holders: &[Holder], policies: &Policies) -> BTreeMap<u64, u64> {
+/// The numbers of the cgroups that give pages, and how many of so many in all, who gives most
+/// first. Nobody where no weight is set.
+pub fn givers(holders: &[Holder], wanted: u64, policies: &Policies) -> Vec<(u64, u64)> {
     if !policies.has_weights() {
-        return BTreeMap::new();
+        return Vec::new();
     }
-    let held = holders.iter().map(|holder| (&*holder.cgroup, holder.pages));
-    let shares = shares(&held.collect::<Vec<_>>(), policies);
-    let above = holders.iter().zip(shares).map(|(holder, share)| {
-        let above = holder.pages.saturating_sub(share);
-        (holder.memcg_id, above)
-    });
-    above.filter(|(_, pages)| *pages > 0).collect()
+    let weighed = |holder: &Holder| {
+        let weight = policies.weight(&holder.cgroup);
+        (u128::from(holder.pages), u128::from(weight))
+    };
+    let mut all: Vec<(u128, u128)> = holders.iter().map(weighed).collect();
+    // Who has most for his weight comes first.
+    all.sort_unstable_by_key(|&(pages, weight)| Reverse(pages * SCALE / weight.max(1)));
+    // What those who give had, their weights, and what they keep.
+    let (mut had, mut weights, mut kept) = (0, 0, 0);
+    for (pages, weight) in all {
+        if weights > 0 && pages * weights <= kept * weight {
+            break;
+        }
+        (had, weights) = (had + pages, weights + weight);
+        kept = u128::saturating_sub(had, wanted.into());
+    }
+    let gives = |holder: &Holder| {
+        let (pages, weight) = weighed(holder);
+        let keeps = kept * weight / weights.max(1);
+        (holder.memcg_id, pages.saturating_sub(keeps) as u64)
+    };
+    let mut givers: Vec<(u64, u64)> = holders.iter().map(gives).collect();
+    givers.retain(|(_, pages)| *pages > 0);
+    givers.sort_by_key(|(_, pages)| Reverse(*pages));
+    givers
 }
 
 #[cfg(test)]
@@ -68,14 +91,37 @@ mod tests {
     }
 
     #[test]
-    fn a_share_goes_by_weight() {
-        assert!(above(&holders(), &Policies::default()).is_empty());
-        // 300 for each.
-        assert_eq!(above(&holders(), &weight("/a", 100)), [(1, 300)].into());
-        // 600, 150 and 150.
-        assert_eq!(above(&holders(), &weight("/a", 400)), [(2, 50)].into());
-        // 9, 445 and 445.
-        assert_eq!(above(&holders(), &weight("/a", 2)), [(1, 592)].into());
-        assert!(above(&[], &weight("/a", 2)).is_empty());
+    fn who_has_most_for_his_weight_gives() {
+        let gives = |wanted, policies: &Policies| givers(&holders(), wanted, policies);
+        assert!(gives(100, &Policies::default()).is_empty());
+        assert!(givers(&[], 100, &weight("/a", 2)).is_empty());
+        // 600, 200 and 100 by equal weights.
+        let equal = weight("/a", 100);
+        assert_eq!(gives(400, &equal), [(1, 400)]);
+        assert_eq!(gives(500, &equal), [(1, 450), (2, 50)]);
+        // All go down to 50.
+        assert_eq!(gives(750, &equal), [(1, 550), (2, 150), (3, 50)]);
+        assert_eq!(gives(u64::MAX, &equal), [(1, 600), (2, 200), (3, 100)]);
+        // 600 for 400 is less than 200 for 100.
+        assert_eq!(gives(50, &weight("/a", 400)), [(2, 50)]);
+        assert_eq!(gives(150, &weight("/a", 400)), [(1, 80), (2, 70)]);
+    }
+
+    #[test]
+    fn small_cgroups_do_not_make_a_weight_void() {
+        let holder = |(memcg_id, cgroup, pages): (u64, &str, u64)| Holder {
+            memcg_id,
+            cgroup: cgroup.into(),
+            pages,
+        };
+        let mut holders: Vec<Holder> = (0..100).map(|id| holder((id, "/small", 10))).collect();
+        holders.push(holder((100, "/heavy", 100_000)));
+        holders.push(holder((101, "/light", 50_000)));
+        let gives = givers(&holders, 10_000, &weight("/heavy", 1000));
+        assert_eq!(
+            gives,
+            [(101, 10_000)],
+            "the heavy one has more, but less for its weight"
+        );
     }
 }

@@ -78,9 +78,9 @@ impl Survey {
         survey
     }
 
-    /// Demotes so many of them: of those who are above their shares first, down to these, and then
-    /// the longest idle. Returns how many pages went, by cgroup. They are more than wanted by less
-    /// than the last folio, for a huge page goes whole.
+    /// Demotes so many of them: first what each is to give by its weight, and then the longest
+    /// idle. Returns how many pages went, by cgroup. They are more than wanted by less than the
+    /// last folio, for a huge page goes whole.
     pub fn demote(
         mut self,
         nid: Nid,
@@ -90,29 +90,29 @@ impl Survey {
     ) -> Vec<(Arc<str>, u64)> {
         self.cold
             .sort_by_key(|cold| std::cmp::Reverse(cold.idle_ms));
-        let mut above = shares::above(&self.holders, policies);
-        let (mut by_cgroup, mut went) = (Vec::new(), 0);
+        let (mut by_cgroup, mut asked, mut went) = (Vec::new(), 0, 0);
         let mut take = |cold: &mut Cold, most: u64| {
-            let pages = cold.pages.min(most).min(wanted.saturating_sub(went));
-            if pages > 0 {
-                let demoted = machine.demote(nid, cold.memcg_id, cold.seq, pages);
-                went += demoted;
-                cold.pages -= pages;
-                by_cgroup.push((Arc::clone(&cold.cgroup), demoted));
+            let pages = cold.pages.min(most);
+            if pages == 0 {
+                return (0, 0);
             }
-            pages
+            let demoted = machine.demote(nid, cold.memcg_id, cold.seq, pages);
+            cold.pages -= pages;
+            by_cgroup.push((Arc::clone(&cold.cgroup), demoted));
+            (pages, demoted)
         };
-        let mut furthest: Vec<(u64, u64)> = above.iter().map(|(id, pages)| (*pages, *id)).collect();
-        furthest.sort_unstable_by(|a, b| b.cmp(a));
-        for (_, memcg_id) in furthest {
-            let most = above.entry(memcg_id).or_default();
+        for (memcg_id, mut most) in shares::givers(&self.holders, wanted, policies) {
             let of_it = |cold: &&mut Cold| cold.memcg_id == memcg_id;
             for cold in self.cold.iter_mut().filter(of_it) {
-                *most -= take(cold, *most);
+                let pages = most.min(wanted.saturating_sub(asked.max(went)));
+                let (of_these, demoted) = take(cold, pages);
+                (asked, went, most) = (asked + of_these, went + demoted, most - of_these);
             }
         }
+        // What givers had touched by then they are asked for the next time: it is not for others.
+        let mut rest = wanted.saturating_sub(asked.max(went));
         for cold in &mut self.cold {
-            take(cold, u64::MAX);
+            rest = rest.saturating_sub(take(cold, rest).1);
         }
         by_cgroup
     }

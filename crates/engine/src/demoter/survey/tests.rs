@@ -10,6 +10,8 @@ use crate::{Pattern, Place, Policy};
 struct Asked {
     demands: Vec<(u64, u64)>,
     folio_pages: u64,
+    /// Of so many one goes.
+    touched_again: u64,
 }
 
 impl Reclaim for Asked {
@@ -31,7 +33,7 @@ impl Reclaim for Asked {
     }
     fn demote(&mut self, _: Nid, memcg_id: u64, _: u64, pages: u64) -> u64 {
         self.demands.push((memcg_id, pages));
-        pages.next_multiple_of(self.folio_pages.max(1))
+        pages.next_multiple_of(self.folio_pages.max(1)) / self.touched_again.max(1)
     }
 }
 
@@ -65,7 +67,7 @@ fn a_round_overdraws_by_one_folio() {
 }
 
 #[test]
-fn who_is_above_his_share_goes_first_down_to_it() {
+fn who_has_most_for_his_weight_gives_first() {
     let lruvecs = [lruvec(1, "/a", 9000, 300), lruvec(2, "/b", 5000, 600)];
     let asked = |policies: &Policies, wanted| {
         let mut machine = Asked::default();
@@ -76,15 +78,38 @@ fn who_is_above_his_share_goes_first_down_to_it() {
     };
     let none = Policies::default();
     assert_eq!(asked(&none, 400), [(1, 300), (2, 100)], "the longest idle");
-    // Shares are 1333 and 667 of 2000 pages.
+    // It has 5 pages for each part of its weight, and the other 10.
     let heavy = Policies::new(vec![Policy {
         weight: Some(200),
         cgroup: Some(Pattern::of_cgroup("/a").unwrap()),
         ..Policy::default()
     }]);
     assert_eq!(asked(&heavy, 200), [(2, 200)]);
-    assert_eq!(asked(&heavy, 400), [(2, 334), (1, 66)]);
-    assert_eq!(asked(&heavy, 900), [(2, 334), (1, 300), (2, 266)]);
+    assert_eq!(asked(&heavy, 400), [(2, 400)]);
+    assert_eq!(asked(&heavy, 530), [(2, 510), (1, 20)]);
+    let all = [(2, 600), (1, 267), (1, 33)];
+    assert_eq!(asked(&heavy, 900), all, "one has too few idle pages");
+}
+
+/// Half of what is asked for has been touched by then.
+#[test]
+fn others_do_not_give_what_a_giver_could_not() {
+    let lruvecs = [lruvec(1, "/a", 9000, 600), lruvec(2, "/b", 5000, 600)];
+    let light = Policies::new(vec![Policy {
+        weight: Some(10),
+        cgroup: Some(Pattern::of_cgroup("/b").unwrap()),
+        ..Policy::default()
+    }]);
+    let asked = |policies: &Policies| {
+        let mut machine = Asked {
+            touched_again: 2,
+            ..Asked::default()
+        };
+        Survey::new(&lruvecs, 1000).demote(0, 400, policies, &mut machine);
+        machine.demands
+    };
+    assert_eq!(asked(&light), [(2, 400)]);
+    assert_eq!(asked(&Policies::default()), [(1, 400), (2, 200)]);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The Helm chart on a cluster: one node in a guest with a lower tier, with a real API server,
-//! scheduler, kubelet and containerd. Installed, a pod's pages promoted, killed, upgraded, removed.
+//! scheduler, kubelet and containerd. Installed, a pod's pages promoted, killed, upgraded,
+//! removed, and once more for a pod's share.
 //!
 //! It takes `make package` and `testbed/setup.sh --kube` before, and minutes, so it is left to
 //! `make kube-test`.
@@ -8,6 +9,8 @@
 mod by_kernel;
 #[path = "vm/guest.rs"]
 mod guest;
+#[path = "vm_kube/share.rs"]
+mod share;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -22,20 +25,20 @@ use guest::{Guest, PATIENCE, newest};
 /// What a release of the chart is told.
 const VALUES: [&str; 1] = ["image.repository=docker.io/library/pghot"];
 
-/// A pod of an ordinary user's, which finds its program and its libraries on the node. All of its
-/// memory is hot, and in the lower tier until it is promoted.
+/// A pod of an ordinary user's with NAME, ARGUMENTS of hotset and REQUESTS, which finds its program
+/// and its libraries on the node.
 const WORKLOAD: &str = r#"
 apiVersion: v1
 kind: Pod
-metadata: { name: workload }
+metadata: { name: NAME }
 spec:
   restartPolicy: Never
   automountServiceAccountToken: false
   containers:
     - name: workload
       image: docker.io/library/pause:1
-      command: [/programs/hotset, --size-mib, "32", --seconds, "120", --home, "2", --fast, "0,1",
-        --cpus, "0", --until-promoted]
+      command: [/programs/hotset, --fast, "0,1", ARGUMENTS]
+      resources: { requests: { REQUESTS } }
       securityContext: { runAsUser: 1000 }
       volumeMounts:
         - { name: programs, mountPath: /programs, readOnly: true }
@@ -46,6 +49,10 @@ spec:
     - { name: lib, hostPath: { path: /usr/lib } }
     - { name: lib64, hostPath: { path: /usr/lib64 } }
 "#;
+
+/// All of its memory is hot, and in the lower tier until it is promoted.
+const HOT: &str =
+    r#"--size-mib, "32", --home, "2", --seconds, "120", --cpus, "0", --until-promoted"#;
 
 /// The chart's pod, but with the profile of the runtime, only to ask what is missing then.
 const CONFINED: &str = r#"
@@ -80,13 +87,14 @@ fn comes_and_goes(kernel: &str) -> Result<()> {
     is_ready(&cluster).with_context(|| cluster.what_it_says())?;
     // The kubelet has changed some.
     cluster.0.settings_before = cluster.0.settings()?;
-    let steps: [Step; 6] = [
+    let steps: [Step; 7] = [
         ("installing", installs),
         ("promoting", promotes),
         ("a profile of the runtime", is_told_of_the_profile),
         ("kill -9", is_killed),
         ("the upgrade", upgrades),
         ("going", goes),
+        ("a share under load", share::holds),
     ];
     for (what, step) in steps {
         let start = Instant::now();
@@ -124,10 +132,19 @@ impl Cluster {
         let settings: Result<Vec<PathBuf>, _> = settings.map(|it| it.map(|it| it.path())).collect();
         files.extend(settings?);
         let guest = Guest::boot(kernel, Debian::Kubernetes, &files)?;
-        guest.vm.write("/tmp/workload.yaml", WORKLOAD)?;
         let confined = CONFINED.replace("VERSION", env!("CARGO_PKG_VERSION"));
         guest.vm.write("/tmp/confined.yaml", confined)?;
-        Ok(Cluster(guest))
+        let cluster = Cluster(guest);
+        cluster.write_pod("workload", HOT, "")?;
+        Ok(cluster)
+    }
+
+    /// Writes the file of a pod of this name.
+    fn write_pod(&self, name: &str, arguments: &str, requests: &str) -> Result<()> {
+        let pod = WORKLOAD.replace("NAME", name);
+        let pod = pod.replace("ARGUMENTS", arguments);
+        let pod = pod.replace("REQUESTS", requests);
+        Ok(self.0.vm.write(&format!("/tmp/{name}.yaml"), pod)?)
     }
 
     /// Runs a command with the rights of the cluster's administrator.

@@ -203,7 +203,7 @@ impl Demoter {
     fn make_room(&mut self, target: &Target, settings: &Settings, machine: &mut dyn Reclaim) {
         let now_ms = machine.now_ms();
         let resting = self.exchange.resting(now_ms);
-        let moves_were_vain = matches!(resting, Some(Rest::TheyCameBack | Rest::NotTouchedAgain));
+        let moves_were_vain = resting.is_some_and(Rest::is_of_vain_moves);
         let may_try_longest = !moves_were_vain && now_ms >= self.longest_again_ms;
         if resting.is_some() && !may_try_longest {
             return;

@@ -94,8 +94,8 @@ impl DemoterReport {
     pub fn worth(&self) -> Worth {
         match self.resting {
             _ if self.has_room => Worth::FillsRoom,
-            Some(Rest::TheyCameBack | Rest::NotTouchedAgain) => Worth::InVain,
-            Some(Rest::NobodyIdle) | None => Worth::Exchanged,
+            Some(rest) if rest.is_of_vain_moves() => Worth::InVain,
+            _ => Worth::Exchanged,
         }
     }
 

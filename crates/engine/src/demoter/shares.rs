@@ -1,17 +1,14 @@
-//! Who makes room on a node, by weight.
+//! Whom demotion takes from, by weight.
 //!
-//! Whoever has most for his weight gives, until the next one has as much for his, and then both
-//! give: afterwards nobody who gave has more for his weight than another. So it does not matter how
-//! many small cgroups there are beside the large ones. Against an equal part of all that would
-//! matter much: each part is small then, and who has most gives first, whatever his weight.
+//! It takes from the cgroup with the most pages for its weight, until the next one has as many for
+//! its own, and then from both: weighted max-min fairness. A share of the node would not do. Beside
+//! many small cgroups each share is small and all large ones are above theirs, so the largest would
+//! give first, whatever its weight.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
 
 use crate::Policies;
-
-/// Pages are compared by weight to such a part.
-const SCALE: u128 = 1 << 32;
 
 /// A cgroup's pages on the node.
 pub struct Holder {
@@ -41,27 +38,29 @@ pub fn givers(holders: &[Holder], wanted: u64, policies: &Policies) -> Vec<(u64,
     }
     let weighed = |holder: &Holder| {
         let weight = policies.weight(&holder.cgroup);
-        (u128::from(holder.pages), u128::from(weight))
+        (
+            holder.memcg_id,
+            u128::from(holder.pages),
+            u128::from(weight),
+        )
     };
-    let mut all: Vec<(u128, u128)> = holders.iter().map(weighed).collect();
-    // Who has most for his weight comes first.
-    all.sort_unstable_by_key(|&(pages, weight)| Reverse(pages * SCALE / weight.max(1)));
-    // What those who give had, their weights, and what they keep.
-    let (mut had, mut weights, mut kept) = (0, 0, 0);
-    for (pages, weight) in all {
-        if weights > 0 && pages * weights <= kept * weight {
+    let mut all: Vec<(u64, u128, u128)> = holders.iter().map(weighed).collect();
+    // The most pages for its weight first: a / b > c / d is a d > c b.
+    all.sort_by(|(_, a, b), (_, c, d)| (c * b).cmp(&(a * d)));
+    // How many give, the pages and the weights of all of them, and what of these they keep.
+    let (mut count, mut had, mut weights, mut kept) = (0, 0, 0, 0);
+    for (_, pages, weight) in &all {
+        if count > 0 && pages * weights <= kept * weight {
             break;
         }
-        (had, weights) = (had + pages, weights + weight);
+        (count, had, weights) = (count + 1, had + pages, weights + weight);
         kept = u128::saturating_sub(had, wanted.into());
     }
-    let gives = |holder: &Holder| {
-        let (pages, weight) = weighed(holder);
-        let keeps = kept * weight / weights.max(1);
-        (holder.memcg_id, pages.saturating_sub(keeps) as u64)
+    let gives = |(memcg_id, pages, weight): &(u64, u128, u128)| {
+        let keeps = kept * weight / weights;
+        (*memcg_id, pages.saturating_sub(keeps) as u64)
     };
-    let mut givers: Vec<(u64, u64)> = holders.iter().map(gives).collect();
-    givers.retain(|(_, pages)| *pages > 0);
+    let mut givers: Vec<(u64, u64)> = all[..count].iter().map(gives).collect();
     givers.sort_by_key(|(_, pages)| Reverse(*pages));
     givers
 }
@@ -71,15 +70,20 @@ mod tests {
     use super::*;
     use crate::{Pattern, Policy};
 
-    fn holders() -> Vec<Holder> {
-        let holder = |(memcg_id, cgroup, pages): (u64, &str, u64)| Holder {
+    fn holder(memcg_id: u64, cgroup: &str, pages: u64) -> Holder {
+        Holder {
             memcg_id,
             cgroup: cgroup.into(),
             pages,
-        };
-        [(1, "/a", 600), (2, "/b", 200), (3, "/c", 100)]
-            .map(holder)
-            .into()
+        }
+    }
+
+    fn holders() -> [Holder; 3] {
+        [
+            holder(1, "/a", 600),
+            holder(2, "/b", 200),
+            holder(3, "/c", 100),
+        ]
     }
 
     fn weight(cgroup: &str, weight: u32) -> Policies {
@@ -109,14 +113,9 @@ mod tests {
 
     #[test]
     fn small_cgroups_do_not_make_a_weight_void() {
-        let holder = |(memcg_id, cgroup, pages): (u64, &str, u64)| Holder {
-            memcg_id,
-            cgroup: cgroup.into(),
-            pages,
-        };
-        let mut holders: Vec<Holder> = (0..100).map(|id| holder((id, "/small", 10))).collect();
-        holders.push(holder((100, "/heavy", 100_000)));
-        holders.push(holder((101, "/light", 50_000)));
+        let mut holders: Vec<Holder> = (0..100).map(|id| holder(id, "/small", 10)).collect();
+        holders.push(holder(100, "/heavy", 100_000));
+        holders.push(holder(101, "/light", 50_000));
         let gives = givers(&holders, 10_000, &weight("/heavy", 1000));
         assert_eq!(
             gives,

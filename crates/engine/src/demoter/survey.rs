@@ -90,29 +90,30 @@ impl Survey {
     ) -> Vec<(Arc<str>, u64)> {
         self.cold
             .sort_by_key(|cold| std::cmp::Reverse(cold.idle_ms));
-        let (mut by_cgroup, mut asked, mut went) = (Vec::new(), 0, 0);
+        let (mut by_cgroup, mut left) = (Vec::new(), wanted);
+        // Returns how many were asked for, and how many went.
         let mut take = |cold: &mut Cold, most: u64| {
-            let pages = cold.pages.min(most);
-            if pages == 0 {
+            let asked = cold.pages.min(most);
+            if asked == 0 {
                 return (0, 0);
             }
-            let demoted = machine.demote(nid, cold.memcg_id, cold.seq, pages);
-            cold.pages -= pages;
-            by_cgroup.push((Arc::clone(&cold.cgroup), demoted));
-            (pages, demoted)
+            let went = machine.demote(nid, cold.memcg_id, cold.seq, asked);
+            cold.pages -= asked;
+            by_cgroup.push((Arc::clone(&cold.cgroup), went));
+            (asked, went)
         };
         for (memcg_id, mut most) in shares::givers(&self.holders, wanted, policies) {
             let of_it = |cold: &&mut Cold| cold.memcg_id == memcg_id;
             for cold in self.cold.iter_mut().filter(of_it) {
-                let pages = most.min(wanted.saturating_sub(asked.max(went)));
-                let (of_these, demoted) = take(cold, pages);
-                (asked, went, most) = (asked + of_these, went + demoted, most - of_these);
+                let (asked, went) = take(cold, most.min(left));
+                most -= asked;
+                // Pages touched by then are asked of it in the next round, not of others in this.
+                left = left.saturating_sub(asked.max(went));
             }
         }
-        // What givers had touched by then they are asked for the next time: it is not for others.
-        let mut rest = wanted.saturating_sub(asked.max(went));
         for cold in &mut self.cold {
-            rest = rest.saturating_sub(take(cold, rest).1);
+            let (_, went) = take(cold, left);
+            left = left.saturating_sub(went);
         }
         by_cgroup
     }

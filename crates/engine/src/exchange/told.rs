@@ -34,6 +34,11 @@ pub enum Rest {
 }
 
 impl Rest {
+    /// Whether pages that went up had better stayed.
+    pub fn is_of_vain_moves(self) -> bool {
+        matches!(self, Rest::TheyCameBack | Rest::NotTouchedAgain)
+    }
+
     /// Why, as a sentence for an operator.
     pub fn sentence(self) -> &'static str {
         match self {

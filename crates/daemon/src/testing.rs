@@ -138,7 +138,7 @@ impl Source for FakeSource {
 
     fn configure(&mut self, config: &Config) -> Result<(), Error> {
         let told = &self.0.told_of_faults;
-        told.store(config.hint_faults_run, Ordering::Relaxed);
+        told.store(config.leave_hinted, Ordering::Relaxed);
         match self.0.refuses_rule.load(Ordering::Relaxed) {
             true => Err(Error::TooManyRanges { got: 2, max: 1 }),
             false => Ok(()),

@@ -17,7 +17,9 @@ struct quick_faults {
 	/* Those that come so soon after the mark; 0: none. */
 	__u32 within_ms;
 	/* Whether faults in a burst are quick too. */
-	__u32 in_bursts;
+	__u16 in_bursts;
+	/* Whether others are left to who reads accessed bits. */
+	__u16 only_quick;
 };
 
 _Static_assert(sizeof(struct quick_faults) == 56, "written whole, while programs run");
@@ -92,6 +94,7 @@ HOTNESS_FN int is_in_burst(struct fault_block *b, __u64 key, __u32 page, __u32 n
 
 enum hint_fault {
 	HINT_FAULT_COUNTED,  /* one access, like others */
+	HINT_FAULT_LEFT,     /* the same, but somebody else sees it too */
 	HINT_FAULT_SOON,     /* quick: soon after the mark */
 	HINT_FAULT_IN_BURST, /* quick: later, but in a burst */
 };
@@ -105,7 +108,7 @@ HOTNESS_FN enum hint_fault hint_fault_kind(const volatile struct quick_faults *q
 		return HINT_FAULT_SOON;
 	if (quick->in_bursts && b && is_in_burst(b, key, page, now_ms))
 		return HINT_FAULT_IN_BURST;
-	return HINT_FAULT_COUNTED;
+	return quick->only_quick ? HINT_FAULT_LEFT : HINT_FAULT_COUNTED;
 }
 
 /* Classes by time since the mark: below 8 ms, 16 ms, and so on; the last is for all later ones. */

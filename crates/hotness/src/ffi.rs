@@ -85,7 +85,8 @@ mirror! {
     pub(crate) struct RawQuick = "quick_faults" {
         pub rule: RawRule,
         pub within_ms: u32,
-        pub in_bursts: u32,
+        pub in_bursts: u16,
+        pub only_quick: u16,
     }
 }
 

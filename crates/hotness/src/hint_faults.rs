@@ -10,6 +10,8 @@ mirror! {
     pub enum HintFault = "hint_fault", "HINT_FAULT_" {
         /// One access, like others.
         Counted,
+        /// The same, but who reads accessed bits sees it too.
+        Left,
         /// It came soon after the mark: its page is hot.
         Soon,
         /// It came later, but in a burst: its page is hot.
@@ -23,12 +25,13 @@ pub struct QuickFaults(RawQuick);
 
 impl QuickFaults {
     /// Those that come within so many ms of the mark, and those in bursts if wanted. `rule` is that
-    /// of other accesses.
-    pub fn new(rule: &Rule, within_ms: u32, in_bursts: bool) -> QuickFaults {
+    /// of other accesses. With `only_quick`, other faults are left to who reads accessed bits.
+    pub fn new(rule: &Rule, within_ms: u32, in_bursts: bool, only_quick: bool) -> QuickFaults {
         QuickFaults(RawQuick {
             rule: *rule.at_one_look().raw(),
             within_ms,
             in_bursts: in_bursts.into(),
+            only_quick: only_quick.into(),
         })
     }
 
@@ -79,7 +82,7 @@ mod tests {
 
     fn quick(within_ms: u32, in_bursts: bool) -> QuickFaults {
         let rule = Rule::new(Format::Default, 2, 3000).unwrap();
-        QuickFaults::new(&rule, within_ms, in_bursts)
+        QuickFaults::new(&rule, within_ms, in_bursts, false)
     }
 
     /// How many of the faults are in bursts that come once in so many ms.
@@ -118,6 +121,10 @@ mod tests {
         assert_eq!(kind(quick(8, false), 7), HintFault::Soon);
         assert_eq!(kind(quick(8, false), 8), HintFault::Counted);
         assert_eq!(kind(quick(8, true), 8), HintFault::Counted);
+        let rule = Rule::new(Format::Default, 2, 3000).unwrap();
+        let only = QuickFaults::new(&rule, 8, false, true);
+        assert_eq!(kind(only, 7), HintFault::Soon);
+        assert_eq!(kind(only, 8), HintFault::Left);
     }
 
     #[test]

@@ -74,6 +74,12 @@ static __always_inline __u32 *record_word(__s64 index, __u32 *shift)
 	return elem ? elem + (p.word & (HOTNESS_CHUNK_BYTES - 4)) : NULL;
 }
 
+/* Whether a page has a record: those of the lower tier do. */
+static __always_inline bool is_tracked(__u64 pfn)
+{
+	return record_index(pfn) >= 0;
+}
+
 /* The node of this CPU. A record of one byte has no room for it, so it is not asked for either. */
 static __always_inline __u32 accessing_nid(void)
 {

@@ -106,7 +106,7 @@ pub trait Fake: Send {
 /// Reports the young pages of an owner that `is_due`, but for those that hint faults report.
 pub(crate) fn report_young(
     reporter: &BulkReporter,
-    hint_faults_run: bool,
+    leave_hinted: bool,
     bits: &dyn AccessedBits,
     (owner, pages): (BitOwner, Range<u64>),
     now: Duration,
@@ -115,7 +115,7 @@ pub(crate) fn report_young(
     let ready_before = reporter.stats().became_ready;
     let mut young_pages = 0;
     bits.young(owner, pages, &mut |access| {
-        if hint_faults_run && access.is_hinted {
+        if leave_hinted && access.is_hinted {
             return;
         }
         young_pages += access.pages;
@@ -252,11 +252,11 @@ mod tests {
         }
     }
 
-    fn config(hint_faults_run: bool) -> Config {
+    fn config(leave_hinted: bool) -> Config {
         let settings = Settings::new(Format::Default);
         let mut config = tunables::config(&settings, settings.rule().unwrap());
         config.quick_fault = QuickFault::default();
-        config.hint_faults_run = hint_faults_run;
+        config.leave_hinted = leave_hinted;
         config
     }
 
@@ -315,7 +315,8 @@ mod tests {
         let hot: BTreeSet<u64> = (0..PAGES).filter(|&page| Model::is_hot(page)).collect();
         for source in SOURCES {
             let table = table();
-            let mut fake = (source.fake)(&table, &config(false));
+            // Late hint faults count for who has nobody to leave them to.
+            let mut fake = (source.fake)(&table, &config(source.kind == Kind::HintFaults));
             assert_eq!(fake.descriptor().name, source.name);
             let found = ready(&mut *fake, &table, &mut model(false));
             let stats = fake.stats();

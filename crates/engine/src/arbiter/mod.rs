@@ -7,8 +7,11 @@
 //! agree. Its laws:
 //!
 //! - *No access counts twice.* Of the sources that read accessed bits one runs, and the others
-//!   stand by for it: what one clears the other does not see. Whoever reads them is told whether
-//!   hint faults run, and leaves to those the pages that they see.
+//!   stand by for it: what one clears the other does not see. Whoever reads them leaves to hint
+//!   faults the pages that those see, while they run and pghot says how often the kernel's scanner
+//!   visits a process. Where normal balancing keeps the [`Scanner`] visits may be a minute apart:
+//!   then page tables are read whole, and hint faults report only those that tell enough at one
+//!   look.
 //! - *Hint faults stand by* while the kernel would promote in them, whatever is set, if a reader of
 //!   accessed bits sees the accesses meanwhile. They come back when no top-tier node has had so
 //!   much room for [`SHORT_FOR_MS`]: what promotion takes and demotion gives must not make them
@@ -57,6 +60,16 @@ pub struct Candidate {
     pub kind: Kind,
 }
 
+/// Who says how often the kernel's scanner visits a process, and how much it marks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Scanner {
+    /// pghot does: see [`marking`](crate::marking).
+    #[default]
+    Ours,
+    /// The kernel's own settings do.
+    Kernels,
+}
+
 /// How a source works.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
@@ -64,9 +77,10 @@ pub struct Config {
     pub rule: Rule,
     /// Which hint faults make their page ready at one look.
     pub quick_fault: QuickFault,
-    /// Hint faults report the pages that one process alone maps. Who reads accessed bits leaves
-    /// those to them. The arbiter knows it, whatever it is told.
-    pub hint_faults_run: bool,
+    /// Who reads accessed bits leaves the pages that one process alone maps to hint faults, which
+    /// report each access that they see; else those report only quick ones. The arbiter knows it,
+    /// whatever it is told.
+    pub leave_hinted: bool,
     /// The sources' own tunables, by name.
     own: BTreeMap<&'static str, u64>,
 }
@@ -81,7 +95,7 @@ impl Config {
         Config {
             rule,
             quick_fault: QuickFault::as_set(settings),
-            hint_faults_run: false,
+            leave_hinted: false,
             own: own.map(|it| (it.name, settings.get(it))).collect(),
         }
     }
@@ -152,6 +166,7 @@ pub struct Arbiter {
     plenty_seen_ms: Option<u64>,
     /// When somebody else changed settings of hint faults last.
     foreign_ms: Option<u64>,
+    scanner: Scanner,
     is_closed: bool,
 }
 
@@ -202,6 +217,7 @@ impl Arbiter {
             looked_ms: None,
             plenty_seen_ms: None,
             foreign_ms: None,
+            scanner: Scanner::default(),
             is_closed: false,
         }
     }
@@ -220,6 +236,11 @@ impl Arbiter {
     /// From now on sources work so; returns how they worked before.
     pub fn set_config(&mut self, config: &Config) -> Config {
         std::mem::replace(&mut self.config, config.clone())
+    }
+
+    /// From now on this is who times the kernel's scanner.
+    pub fn note_scanner(&mut self, scanner: Scanner) {
+        self.scanner = scanner;
     }
 
     /// From now on these hint faults are quick.
@@ -375,15 +396,16 @@ impl Arbiter {
     }
 
     /// Whether a source of hint faults runs, and does not stand by.
-    fn hint_faults_run(&self) -> bool {
+    pub fn hint_faults_run(&self) -> bool {
         let is_one = |slot: &Slot| slot.candidate.kind == Kind::HintFaults && slot.is_running();
         self.slots.iter().any(is_one)
     }
 
     /// How sources work now.
     fn config(&self) -> Config {
+        let is_often = self.scanner == Scanner::Ours || self.reader().is_none();
         Config {
-            hint_faults_run: self.hint_faults_run(),
+            leave_hinted: self.hint_faults_run() && is_often,
             ..self.config.clone()
         }
     }

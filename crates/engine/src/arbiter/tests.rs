@@ -166,7 +166,7 @@ fn faults_stand_by_while_there_is_plenty_of_room_and_tables_are_read() {
     );
     arbiter.enable(1 << FAULTS | 1 << TABLES);
     assert!(note(&mut arbiter, &mut host, true, 1000));
-    let told_of_faults = |host: &Fake| host.told[TABLES].as_ref().unwrap().hint_faults_run;
+    let told_of_faults = |host: &Fake| host.told[TABLES].as_ref().unwrap().leave_hinted;
     assert!(!told_of_faults(&host), "tables report all");
     assert!(note(&mut arbiter, &mut host, false, 1000), "not at once");
     assert!(note(&mut arbiter, &mut host, true, 1000));
@@ -182,6 +182,22 @@ fn faults_stand_by_while_there_is_plenty_of_room_and_tables_are_read() {
         !note(&mut arbiter, &mut host, true, 0),
         "the deputy is gone"
     );
+}
+
+#[test]
+fn with_the_kernels_own_visits_tables_report_all() {
+    let (mut arbiter, mut host) = arbiter(ALL);
+    let mut told = |arbiter: &mut Arbiter, scanner| {
+        arbiter.note_scanner(scanner);
+        arbiter.settle(&mut host).unwrap();
+        let leave = |it: &Option<Config>| it.as_ref().is_some_and(|it| it.leave_hinted);
+        (leave(&host.told[FAULTS]), leave(&host.told[TABLES]))
+    };
+    assert_eq!(told(&mut arbiter, Scanner::Ours), (true, true));
+    assert_eq!(told(&mut arbiter, Scanner::Kernels), (false, false));
+    arbiter.enable(1 << FAULTS);
+    let alone = told(&mut arbiter, Scanner::Kernels);
+    assert!(alone.0, "nobody else would count them");
 }
 
 #[test]
@@ -230,9 +246,10 @@ fn free_memory_is_looked_at_once_a_second() {
 proptest! {
     /// Whatever happens, in whatever order: what the host does in the end is what the laws ask for.
     #[test]
-    fn the_laws_hold(events in proptest::collection::vec((0u32..7, 0u32..16), 1..40)) {
+    fn the_laws_hold(events in proptest::collection::vec((0u32..8, 0u32..16), 1..40)) {
         let (mut arbiter, mut host) = arbiter(0);
         let (mut mask, mut now_ms, mut closed) = (0, 0, false);
+        let mut scanner = Scanner::Ours;
         for (what, value) in events {
             match what {
                 0 | 1 => {
@@ -247,6 +264,10 @@ proptest! {
                 5 => {
                     host.refuses_start = (0..4).filter(|bit| value & 1 << bit != 0).collect();
                     host.refuses_stand_by = value == 3;
+                }
+                6 => {
+                    scanner = if value % 2 == 0 { Scanner::Ours } else { Scanner::Kernels };
+                    arbiter.note_scanner(scanner);
                 }
                 _ if value == 0 => {
                     arbiter.close();
@@ -264,7 +285,8 @@ proptest! {
             let faults_run = host.on.contains(&FAULTS) && host.standing_by.is_empty();
             for source in &host.on {
                 let told = host.told[*source].as_ref().unwrap();
-                prop_assert_eq!(told.hint_faults_run, faults_run);
+                let is_left = faults_run && (scanner == Scanner::Ours || readers == 0);
+                prop_assert_eq!(told.leave_hinted, is_left);
             }
             for (source, state) in arbiter.states().enumerate() {
                 let is_on = matches!(state, State::Running | State::StandingBy);

@@ -44,6 +44,7 @@ impl Fake for HintFaults {
         let quick = quick_faults(&self.config);
         let now_ms = ms(now) as u32;
         let rule = match self.blocks.note(&quick, access.head, since_mark_ms, now_ms) {
+            HintFault::Left => return,
             HintFault::Counted => self.config.rule,
             HintFault::Soon | HintFault::InBurst => self.config.rule.at_one_look(),
         };

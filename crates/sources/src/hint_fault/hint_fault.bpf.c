@@ -37,6 +37,8 @@ struct source_stats {
 	__u64 quick_faults;
 	/* Those of them that came later, but in a burst. */
 	__u64 burst_faults;
+	/* Late ones that are left to who reads accessed bits. */
+	__u64 left_faults;
 	/* Of threads that the scanner visits less often than SELDOM_MS. */
 	__u64 seldom_visited_faults;
 	/* By hint_fault_class(). */
@@ -65,6 +67,14 @@ static __always_inline enum hint_fault kind_of(struct vm_fault *vmf, __u32 since
 	struct fault_block *b = quick.in_bursts ? bpf_map_lookup_elem(&blocks, &place) : NULL;
 
 	return hint_fault_kind(&quick, b, key, page, since_ms, now_ms);
+}
+
+static __always_inline void count_time(struct source_stats *s, __u32 since_ms)
+{
+	__u32 class = hint_fault_class(since_ms);
+
+	if (class < FAULT_CLASSES)
+		s->fault_times[class]++;
 }
 
 /* Per CPU (since 4.6), so that faults on many CPUs do not share a line for being counted. */
@@ -111,6 +121,15 @@ int BPF_PROG(hint_fault, struct folio *folio, struct vm_fault *vmf)
 	__u64 now_ms = bpf_ktime_get_ns() / NSEC_PER_MSEC;
 	__u32 since_ms = since_mark_ms(folio);
 	enum hint_fault kind = kind_of(vmf, since_ms, now_ms);
+
+	if (kind == HINT_FAULT_LEFT) {
+		if (is_tracked(head)) {
+			s->left_faults++;
+			count_time(s, since_ms);
+		}
+		return 0;
+	}
+
 	const struct hotness_rule *by =
 		kind == HINT_FAULT_COUNTED ? &rule : (const struct hotness_rule *)&quick.rule;
 	enum hotness_result result = report_folio(&s->common, head, 1ull << order, nid, now_ms, by);
@@ -121,10 +140,6 @@ int BPF_PROG(hint_fault, struct folio *folio, struct vm_fault *vmf)
 		s->quick_faults++;
 	if (kind == HINT_FAULT_IN_BURST)
 		s->burst_faults++;
-
-	__u32 class = hint_fault_class(since_ms);
-
-	if (class < FAULT_CLASSES)
-		s->fault_times[class]++;
+	count_time(s, since_ms);
 	return 0;
 }

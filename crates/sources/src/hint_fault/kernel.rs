@@ -36,6 +36,7 @@ mirror! {
         common: SourceStats,
         quick_faults: u64,
         burst_faults: u64,
+        left_faults: u64,
         seldom_visited_faults: u64,
         fault_times: [u64; FAULT_CLASSES],
     }

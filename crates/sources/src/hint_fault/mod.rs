@@ -26,5 +26,6 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 /// Which faults are quick, by the configuration.
 fn quick_faults(config: &Config) -> QuickFaults {
     let quick = config.quick_fault;
-    QuickFaults::new(&config.rule, quick.within_ms, quick.in_bursts)
+    let only_quick = !config.leave_hinted;
+    QuickFaults::new(&config.rule, quick.within_ms, quick.in_bursts, only_quick)
 }

@@ -50,7 +50,7 @@ impl Ager {
         let owner = BitOwner::Lruvec { memcg_id, nid };
         let mut seen = Young::default();
         if let Some(previous) = pass.previous {
-            let leave_hinted = self.config.hint_faults_run;
+            let leave_hinted = self.config.leave_hinted;
             let of = (owner, 0..pages);
             seen = report_young(&self.reporter, leave_hinted, bits, of, now, |access| {
                 !self.is_reported_since(access.head, previous, now)

@@ -109,7 +109,7 @@ impl Fake for Scanner {
         let mut budget = budget.unwrap_or_else(|| Budget::new(now, percent));
         budget.earn(now, percent);
         let window = Window::of(&self.config.rule);
-        let hint_faults_run = self.config.hint_faults_run;
+        let leave_hinted = self.config.leave_hinted;
         let mut owners = bits.owners();
         owners.retain(|(owner, _)| matches!(owner, BitOwner::Process(_)));
         let present: BTreeMap<BitOwner, u64> = owners.into_iter().collect();
@@ -155,7 +155,7 @@ impl Fake for Scanner {
                 continue;
             }
             let of = (owner, piece.clone());
-            let seen = report_young(&self.reporter, hint_faults_run, bits, of, now, |_| true);
+            let seen = report_young(&self.reporter, leave_hinted, bits, of, now, |_| true);
             budget.spend(bits.spent() - spent);
             let since_last = process.last_read.map(|last| now - last);
             process.adapt.learn(seen, window, since_last);

@@ -276,7 +276,7 @@ impl Ager {
         if let Some(previous) = pass.previous
             && let Some(target) = self.nodes.get(&pass.key.nid)
         {
-            let leave_hinted = self.shared.config().hint_faults_run;
+            let leave_hinted = self.shared.config().leave_hinted;
             self.aging.begin(*target, start, previous, leave_hinted);
         }
         // What a pass finds that only clears is of no interest.

@@ -93,11 +93,11 @@ impl Scanner {
         let (mut discover_due, mut discover_after) = (monotonic(), DISCOVER_MIN);
         let mut budget = Budget::new(discover_due, self.cpu_max_percent());
         let mut cpu = thread_cpu();
-        let mut hint_faults_run = self.config().hint_faults_run;
+        let mut leave_hinted = self.config().leave_hinted;
         loop {
             let now = monotonic();
-            let before = std::mem::replace(&mut hint_faults_run, self.config().hint_faults_run);
-            if before != hint_faults_run {
+            let before = std::mem::replace(&mut leave_hinted, self.config().leave_hinted);
+            if before != leave_hinted {
                 // Whoever had nothing to report may have now.
                 for process in processes.values_mut() {
                     let cpu_ticks = process.cpu_ticks;
@@ -217,7 +217,7 @@ impl Scanner {
         process.seen();
         let config = self.config();
         // All of the process is cleared that way, also what was not walked.
-        let entries = if process.is_whole() && !config.hint_faults_run {
+        let entries = if process.is_whole() && !config.leave_hinted {
             process.entries
         } else {
             self.procs.resident_pages(pid).unwrap_or(0)
@@ -419,7 +419,7 @@ impl Scanner {
     fn leave(&self, shared: bool) -> Leave {
         Leave {
             shared,
-            hinted: self.config().hint_faults_run,
+            hinted: self.config().leave_hinted,
         }
     }
 

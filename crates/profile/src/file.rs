@@ -4,7 +4,7 @@
 //! 8 bytes  "pghotprf"
 //! 2 bytes  version, little endian
 //! 4 bytes  CRC-32 of all that follows, little endian
-//! ...      the profile, by `postcard`
+//! ...      the profile, by `postcard`: see `stored.rs`
 //! ```
 
 use std::fs::File;
@@ -16,13 +16,16 @@ use serde::de::DeserializeOwned;
 use crate::v1::{self, ProfileV1};
 use crate::v2::{self, ProfileV2};
 use crate::v3::{self, ProfileV3};
-use crate::{Invalid, Profile};
+use crate::{Invalid, Profile, stored};
 
 /// What a profile begins with.
 pub const MAGIC: &[u8; 8] = b"pghotprf";
 
 /// Of the format.
-const VERSION: u16 = 4;
+const VERSION: u16 = 5;
+
+/// The last version in which a profile was as it is in memory.
+const WHOLE_VERSION: u16 = 4;
 
 const HEADER_BYTES: usize = MAGIC.len() + 2 + 4;
 
@@ -62,8 +65,12 @@ pub enum Damage {
     /// Cut off, or changed.
     #[error("its checksum is wrong: it was cut off or changed after the recording")]
     Checksum,
-    /// Too large.
-    #[error("it is larger than {} MiB", BYTES_MAX >> 20)]
+    /// Too large, as it is or unpacked.
+    #[error(
+        "it is larger than {} MiB, or than {} MiB in memory",
+        BYTES_MAX >> 20,
+        stored::NUMBERS_MAX >> 18
+    )]
     TooLarge,
     /// The checksum is right, the rest is not.
     #[error("its contents are not those of a profile")]
@@ -75,8 +82,9 @@ pub enum Damage {
 
 /// The bytes of a profile's file.
 pub fn encode(profile: &Profile) -> Vec<u8> {
-    // Nothing in a profile is beyond postcard.
-    with_header(&postcard::to_allocvec(profile).unwrap_or_default())
+    let mut body = Vec::new();
+    stored::encode(profile, &mut body);
+    with_header(&body)
 }
 
 /// A file with this behind its header.
@@ -106,7 +114,8 @@ pub fn decode(bytes: &[u8]) -> Result<Profile, Damage> {
         v1::VERSION => whole::<ProfileV1>(body)?.into(),
         v2::VERSION => whole::<ProfileV2>(body)?.into(),
         v3::VERSION => whole::<ProfileV3>(body)?.into(),
-        _ => whole::<Profile>(body)?,
+        WHOLE_VERSION => whole::<Profile>(body)?,
+        _ => stored::decode(body)?,
     };
     profile.check()?;
     Ok(profile)
@@ -210,8 +219,16 @@ mod tests {
             interval.lower = Touched::default();
         }
         assert_eq!(read, expected);
-        bytes[MAGIC.len()] = 5;
-        assert_eq!(decode(&bytes), Err(Damage::Version(5)));
+        bytes[MAGIC.len()] = 6;
+        assert_eq!(decode(&bytes), Err(Damage::Version(6)));
+    }
+
+    /// The same recording, as version 4 wrote it.
+    #[test]
+    fn version_4_is_read() {
+        let mut bytes = with_header(&postcard::to_allocvec(&sound()).unwrap());
+        bytes[MAGIC.len()] = 4;
+        assert_eq!(decode(&bytes), Ok(sound()));
     }
 
     /// The same recording, as versions 2 and 3 wrote it.
@@ -337,8 +354,8 @@ mod tests {
             assert!(decode(&whole[..length]).is_err(), "{length}");
         }
         let mut later = whole.clone();
-        later[8] = 5;
-        assert_eq!(decode(&later), Err(Damage::Version(5)));
+        later[8] = 6;
+        assert_eq!(decode(&later), Err(Damage::Version(6)));
         let mut changed = whole.clone();
         *changed.last_mut().unwrap() ^= 1;
         assert_eq!(decode(&changed), Err(Damage::Checksum));

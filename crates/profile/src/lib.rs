@@ -8,7 +8,7 @@
 //! | module | job |
 //! |---|---|
 //! | [`columns`] | tables on disk, in Parquet with a checksum |
-//! | [`file`] | profiles on disk: a header, a checksum, and the profile by `postcard` |
+//! | [`file`], `stored` | profiles on disk: a header, a checksum, and what changes, by `postcard` |
 //! | [`part`], [`rotation`] | files that are written in one piece, and the newest of several |
 //! | [`grid`] | a process's accesses by memory and time, as a heatmap draws them |
 //! | [`table`] | profiles of many hosts as one table |
@@ -20,6 +20,7 @@ pub mod grid;
 pub mod part;
 pub mod rotation;
 mod seal;
+mod stored;
 pub mod table;
 pub mod touched;
 mod v1;
@@ -104,6 +105,13 @@ pub struct Interval {
     pub touched: Touched,
     /// Of those, the pages that were in the lower tier.
     pub lower: Touched,
+}
+
+impl Interval {
+    /// What it takes in a file behind another one of the same process, in bytes, but for a few.
+    pub fn stored_bytes(&self, before: Option<&Interval>) -> u64 {
+        stored::bytes(self, before)
+    }
 }
 
 /// What is wrong with a profile.

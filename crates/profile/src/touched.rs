@@ -48,6 +48,52 @@ impl Touched {
         self.runs().map(|run| run.len() as u64).sum()
     }
 
+    /// The pages that are in one of two sets and not in both: what has changed from one to the
+    /// other, and with that the other again. Nothing is known of sets that cannot be.
+    pub(crate) fn change(&self, other: &Touched) -> Touched {
+        // Where one of them alone begins or ends, so does the result.
+        let (mut own, mut its) = (self.ends().peekable(), other.ends().peekable());
+        let mut numbers = Vec::new();
+        let mut last = 0;
+        loop {
+            let (first, second) = (own.peek(), its.peek());
+            let is_own = match (first, second) {
+                (Some(first), Some(second)) => first < second,
+                _ => first.is_some(),
+            };
+            let is_both = first == second;
+            let next = if is_own { own.next() } else { its.next() };
+            let Some(end) = next else {
+                return Touched { numbers };
+            };
+            if is_both {
+                own.next();
+            } else {
+                numbers.push(end - last);
+                last = end;
+            }
+        }
+    }
+
+    /// Where runs begin and end, in turn, rising.
+    fn ends(&self) -> impl Iterator<Item = u32> + '_ {
+        self.numbers.iter().scan(0u32, |end, number| {
+            *end = end.checked_add(*number)?;
+            Some(*end)
+        })
+    }
+
+    /// Numbers that it takes in memory, of four bytes.
+    pub(crate) fn numbers(&self) -> usize {
+        self.numbers.len()
+    }
+
+    /// Bytes that it takes in a file, but for how many they are: seven bits of a number each.
+    pub(crate) fn bytes(&self) -> u64 {
+        let bytes = |number: &u32| u64::from((32 - number.leading_zeros()).div_ceil(7).max(1));
+        self.numbers.iter().map(bytes).sum()
+    }
+
     /// Whether all pages of another set are in it, too.
     pub(crate) fn contains(&self, other: &Touched) -> bool {
         let mut runs = self.runs();
@@ -111,6 +157,20 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_change_is_what_one_of_two_sets_has_and_leads_back(
+            one in prop::collection::btree_set(0u32..60, 0..40),
+            other in prop::collection::btree_set(0u32..60, 0..40),
+        ) {
+            let of = |pages: &BTreeSet<u32>| {
+                Touched::of(pages.iter().map(|page| *page..page + 1).collect())
+            };
+            let different = &one ^ &other;
+            let change = of(&one).change(&of(&other));
+            prop_assert_eq!(&change, &of(&different));
+            prop_assert_eq!(of(&one).change(&change), of(&other));
+        }
+
         #[test]
         fn a_set_contains_its_parts_and_nothing_else(
             pages in prop::collection::btree_set(0u32..60, 0..40),

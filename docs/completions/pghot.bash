@@ -410,7 +410,7 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__heatmap)
-            opts="-h --pid --program --html --json --width --rows --seconds --interval-ms --stall-max-ms --cpu-max-percent --pause-sources --config --socket --help"
+            opts="-h --pid --program --html --json --width --rows --seconds --interval-ms --stall-max-ms --cpu-max-percent --day-max-mb --pause-sources --config --socket --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -449,6 +449,10 @@ _pghot() {
                     return 0
                     ;;
                 --cpu-max-percent)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --day-max-mb)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1279,7 +1283,7 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__record)
-            opts="-h --pid --cgroup --no-names --out --keep --seconds --interval-ms --stall-max-ms --cpu-max-percent --pause-sources --config --socket --help"
+            opts="-h --pid --cgroup --no-names --out --keep --seconds --interval-ms --stall-max-ms --cpu-max-percent --day-max-mb --pause-sources --config --socket --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1325,6 +1329,10 @@ _pghot() {
                     return 0
                     ;;
                 --cpu-max-percent)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --day-max-mb)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1454,7 +1462,7 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__run)
-            opts="-h --config --dry-run --wait-for-lower-tier --mode --socket --status-socket --hint-socket --state-file --user --metrics-address --log-format --otlp-endpoint --record-file --record-seconds --record-keep --freq-threshold --freq-window-ms --target-nid --kmigrated-sleep-ms --kmigrated-batch-nr --promote-rate-limit-MBps --demote-rate-limit-MBps --quick-fault-ms --enabled-sources --scan-stall-max-ms --scan-cpu-max-percent --help"
+            opts="-h --config --dry-run --wait-for-lower-tier --mode --socket --status-socket --hint-socket --state-file --user --metrics-address --log-format --otlp-endpoint --record-file --record-seconds --record-keep --record-day-max-mb --freq-threshold --freq-window-ms --target-nid --kmigrated-sleep-ms --kmigrated-batch-nr --promote-rate-limit-MBps --demote-rate-limit-MBps --quick-fault-ms --enabled-sources --scan-stall-max-ms --scan-cpu-max-percent --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1575,6 +1583,10 @@ _pghot() {
                     return 0
                     ;;
                 --record-keep)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --record-day-max-mb)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -58,6 +58,7 @@ complete -c pghot -n "__fish_pghot_using_subcommand run" -l otlp-endpoint -d 'A 
 complete -c pghot -n "__fish_pghot_using_subcommand run" -l record-file -d 'Where access profiles are recorded all the time, or `off`: this is the newest, and those before it have `.1`, `.2` and so on behind the name. It takes half a percent of one CPU, and the memory of one profile. The service may write in /var/lib/pghot. [default: off]' -r -F
 complete -c pghot -n "__fish_pghot_using_subcommand run" -l record-seconds -d 'How long each of these profiles lasts, 1 to 604800 s. [default: 3600]' -r
 complete -c pghot -n "__fish_pghot_using_subcommand run" -l record-keep -d 'How many of them are kept, 1 to 100000. [default: 24]' -r
+complete -c pghot -n "__fish_pghot_using_subcommand run" -l record-day-max-mb -d 'How much may be recorded in a day, 1 to 1000000 MB: after a look at much memory the next one comes later. 50 is for 64 GiB. [default: 50]' -r
 complete -c pghot -n "__fish_pghot_using_subcommand run" -l freq-threshold -d 'Accesses within the window that make a page ready for promotion [default 2, 1 to 3; in precision mode default 2, 1 to 7]' -r
 complete -c pghot -n "__fish_pghot_using_subcommand run" -l freq-window-ms -d 'The window in which accesses are counted, and the age beyond which a ready page counts as cold [default 3000, 1000 to 3968; in precision mode default 5000, 1000 to 16383]' -r
 complete -c pghot -n "__fish_pghot_using_subcommand run" -l target-nid -d 'The top-tier node that hot pages go to, or nearest: from each lower-tier node to the top-tier node that is nearest to it and has room for what waits; if none has, to the one with most room [default nearest, 0 to 1023]' -r -f -a "nearest\t''"
@@ -127,6 +128,7 @@ complete -c pghot -n "__fish_pghot_using_subcommand record" -l seconds -d 'How l
 complete -c pghot -n "__fish_pghot_using_subcommand record" -l interval-ms -d 'Time between two looks at a process' -r
 complete -c pghot -n "__fish_pghot_using_subcommand record" -l stall-max-ms -d 'How long clearing may keep a process from changing its mappings; where that is too short, a way is taken that does not see shared pages' -r
 complete -c pghot -n "__fish_pghot_using_subcommand record" -l cpu-max-percent -d 'Use at most so much of one CPU, 0.5 for example, on average: after an interval that took more nothing is looked at for a while, so there are fewer' -r
+complete -c pghot -n "__fish_pghot_using_subcommand record" -l day-max-mb -d 'Record at most so many MB a day, 50 for example, on average: after an interval that took more nothing is looked at for a while' -r
 complete -c pghot -n "__fish_pghot_using_subcommand record" -l config -d 'The config file, in TOML [default: /etc/pghot/pghot.toml, if it exists]' -r -F
 complete -c pghot -n "__fish_pghot_using_subcommand record" -l socket -d 'The control socket, on which `pghot status`, `explain` and `set` reach the daemon. [default: /run/pghot/pghot.sock]' -r -F
 complete -c pghot -n "__fish_pghot_using_subcommand record" -l no-names -d 'Leave out the names of programs and control groups'
@@ -141,6 +143,7 @@ complete -c pghot -n "__fish_pghot_using_subcommand heatmap" -l seconds -d 'How 
 complete -c pghot -n "__fish_pghot_using_subcommand heatmap" -l interval-ms -d 'Time between two looks at a process' -r
 complete -c pghot -n "__fish_pghot_using_subcommand heatmap" -l stall-max-ms -d 'How long clearing may keep a process from changing its mappings; where that is too short, a way is taken that does not see shared pages' -r
 complete -c pghot -n "__fish_pghot_using_subcommand heatmap" -l cpu-max-percent -d 'Use at most so much of one CPU, 0.5 for example, on average: after an interval that took more nothing is looked at for a while, so there are fewer' -r
+complete -c pghot -n "__fish_pghot_using_subcommand heatmap" -l day-max-mb -d 'Record at most so many MB a day, 50 for example, on average: after an interval that took more nothing is looked at for a while' -r
 complete -c pghot -n "__fish_pghot_using_subcommand heatmap" -l config -d 'The config file, in TOML [default: /etc/pghot/pghot.toml, if it exists]' -r -F
 complete -c pghot -n "__fish_pghot_using_subcommand heatmap" -l socket -d 'The control socket, on which `pghot status`, `explain` and `set` reach the daemon. [default: /run/pghot/pghot.sock]' -r -F
 complete -c pghot -n "__fish_pghot_using_subcommand heatmap" -l json -d 'Print JSON'

@@ -16,7 +16,7 @@ use pghot_linux::{SysRoot, bpf};
 use pghot_profile::part::Part;
 use pghot_profile::{Profile, file, rotation};
 use pghot_sim::machine::PAGES_PER_MIB;
-use pghot_sources::recorder::{Order, Recorder, opened_by_root};
+use pghot_sources::recorder::{Order, Recorder, bytes_per_s, opened_by_root};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::args::{config, option_arg, paths};
@@ -77,7 +77,7 @@ pub fn command() -> Command {
 }
 
 /// How to record, for every command that does.
-pub fn how() -> [Arg; 7] {
+pub fn how() -> [Arg; 8] {
     let number = |id: &'static str, value, default, help| {
         Arg::new(id)
             .long(id)
@@ -115,6 +115,14 @@ pub fn how() -> [Arg; 7] {
             .help(
                 "Use at most so much of one CPU, 0.5 for example, on average: after an interval \
                  that took more nothing is looked at for a while, so there are fewer",
+            ),
+        Arg::new("day-max-mb")
+            .long("day-max-mb")
+            .value_name("MB")
+            .value_parser(value_parser!(u32).range(1..=1_000_000))
+            .help(
+                "Record at most so many MB a day, 50 for example, on average: after an interval \
+                 that took more nothing is looked at for a while",
             ),
         pause,
         config(),
@@ -244,6 +252,7 @@ impl Watch<'_> {
         let number = |name| self.matches.get_one::<u32>(name).copied().unwrap_or(1);
         let interval_ms = number("interval-ms");
         let percent = self.matches.get_one::<f64>("cpu-max-percent");
+        let day_max_mb = self.matches.get_one::<u32>("day-max-mb");
         let order = Order {
             pids: who.pids,
             cgroups: who.cgroups,
@@ -253,6 +262,7 @@ impl Watch<'_> {
                 .min(1_000_000) as u32,
             rest: Duration::ZERO,
             cpus_max: percent.map(|percent| percent / 100.0),
+            bytes_per_s_max: day_max_mb.map(|mb| bytes_per_s(*mb)),
             stall_max: Duration::from_millis(number("stall-max-ms").into()),
             with_names: who.with_names,
         };

@@ -58,6 +58,8 @@ pub struct Options {
     pub record_seconds: u32,
     /// How many are kept.
     pub record_keep: u32,
+    /// How much may be recorded in a day, in MB.
+    pub record_day_max_mb: u32,
     /// Where all this comes from.
     pub told: Told,
 }
@@ -361,6 +363,7 @@ fn resolve(assignments: &[Assignment]) -> Result<Options, ConfigError> {
         record_file: None,
         record_seconds: 0,
         record_keep: 0,
+        record_day_max_mb: 0,
         told: Told::default(),
     };
     let invalid = |origin: &Origin, message| ConfigError::Invalid {

@@ -2,8 +2,8 @@
 //! other, of which the newest are kept.
 //!
 //! It clears accessed bits, as `pgtscan` and the demoter's agings do, and takes turns with them. It
-//! looks for a second, rests for as long at least, and takes half a percent of a CPU: on a large
-//! host the looks are rare, and a profile says how rare.
+//! looks for a second, rests for as long at least, takes half a percent of a CPU, and so many bytes
+//! a day as it is told: on a large host the looks are rare, and a profile says how rare.
 
 use std::io;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use pghot_linux::keeper::Keeper;
 use pghot_profile::part::Part;
 use pghot_profile::{Profile, file, rotation};
 use pghot_sources::pgtscan::SCAN_STALL_MAX_MS;
-use pghot_sources::recorder::{self, Order, Recorder};
+use pghot_sources::recorder::{self, Order, Recorder, bytes_per_s};
 use pghot_sources::tunables;
 
 use crate::config::Options;
@@ -43,6 +43,8 @@ pub struct Plan {
     seconds: u32,
     /// How many are kept.
     keep: u32,
+    /// Of all that are recorded in a day, in MB.
+    day_max_mb: u32,
 }
 
 impl recorder::Stop for Stop {
@@ -61,6 +63,7 @@ pub fn load(options: &Options, shared: &Shared, keeper: &Arc<Keeper>) -> Option<
         file: options.record_file.clone()?,
         seconds: options.record_seconds,
         keep: options.record_keep,
+        day_max_mb: options.record_day_max_mb,
     };
     let keeper = Arc::clone(keeper);
     // What root alone may write.
@@ -113,6 +116,7 @@ fn record(shared: &Shared, recorder: &mut Recorder, plan: &Plan) -> Result<(), S
         intervals: plan.seconds,
         rest: INTERVAL,
         cpus_max: Some(CPUS_MAX),
+        bytes_per_s_max: Some(bytes_per_s(plan.day_max_mb)),
         stall_max: Duration::from_millis(stall_max_ms(shared)),
         with_names: true,
     };

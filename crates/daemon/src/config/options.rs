@@ -180,6 +180,19 @@ pub const DAEMON_OPTIONS: &[DaemonOption] = &[
         store: |to, text| store_number("record_keep", &mut to.record_keep, text, 100_000),
         show: |options| options.record_keep.to_string(),
     },
+    DaemonOption {
+        name: "record_day_max_mb",
+        value_name: "MB",
+        doc: "How much may be recorded in a day, 1 to 1000000 MB: after a look at much memory the \
+              next one comes later. 50 is for 64 GiB.",
+        default: "50",
+        is_number: true,
+        store: |options, text| {
+            let to = &mut options.record_day_max_mb;
+            store_number("record_day_max_mb", to, text, 1_000_000)
+        },
+        show: |options| options.record_day_max_mb.to_string(),
+    },
 ];
 
 /// The name of a mode, as `mode` takes it.

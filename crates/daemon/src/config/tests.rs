@@ -20,7 +20,8 @@ fn every_option_can_be_set_in_the_file() {
                     hint_socket = \"/c\"\nstate_file = \"/b\"\nuser = \"u\"\n\
                     metrics_address = \"[::1]:9464\"\nlog_format = \"json\"\n\
                     otlp_endpoint = \"[::1]:4318\"\nrecord_file = \"/e\"\n\
-                    record_seconds = 60\nrecord_keep = 0x10\n"
+                    record_seconds = 60\nrecord_keep = 0x10\n\
+                    record_day_max_mb = 200\n"
         .to_owned();
     for tunable in tunables::all() {
         let (_, max) = (tunable.range)(Format::Precision);
@@ -48,6 +49,7 @@ fn every_option_can_be_set_in_the_file() {
     assert_eq!(options.metrics_address, "[::1]:9464".parse().ok());
     assert_eq!(options.record_file.as_deref(), Some(Path::new("/e")));
     assert_eq!((options.record_seconds, options.record_keep), (60, 16));
+    assert_eq!(options.record_day_max_mb, 200);
 }
 
 #[test]

@@ -24,7 +24,8 @@ use crate::kernel::page_tables::procs::{Procs, RESIDENT_MIN_PAGES};
 use crate::kernel::page_tables::walk::{Leave, Request, Walked, Walker};
 use watched::{LowerTier, Seen, Watched};
 
-pub use order::{Open, Order, Progress, Stop, opened_by_root};
+use order::Debt;
+pub use order::{Open, Order, Progress, Stop, bytes_per_s, opened_by_root};
 
 /// Page frames that a page table entry can name, as whole sections.
 const FRAMES_END: u64 = 1 << 40;
@@ -41,9 +42,10 @@ pub struct Recorder {
     turns: Turns,
     walker: Walker,
     clear_cost: ClearCost,
-    /// CPU time of this thread, of what was also done between intervals, and when that is paid for.
+    /// CPU time of this thread, of what was also done between intervals.
     used: Duration,
-    paid: Duration,
+    /// For CPU time, and for what is recorded.
+    debts: [Debt; 2],
 }
 
 impl Recorder {
@@ -60,7 +62,7 @@ impl Recorder {
             clear_cost: ClearCost::measure(open(std::process::id() as i32)),
             open,
             turns,
-            paid: Duration::ZERO,
+            debts: [Debt::default(); 2],
         })
     }
 
@@ -156,13 +158,15 @@ impl Recording<'_> {
     /// Waits until the intervals before are paid for; returns whether there is time for another.
     /// The first may come late, so that there is one.
     fn rest(&self, done: u32, end: Duration, stop: &dyn Stop) -> bool {
-        let is_bounded = self.order.cpus_max.is_some() && done > 0;
+        let is_bounded = self.order.is_bounded() && done > 0;
         let latest = if is_bounded { end } else { Duration::MAX };
         let rested = match done {
             0 => Duration::ZERO,
             _ => monotonic() + self.order.rest,
         };
-        sleep_until(self.recorder.paid.max(rested).min(latest), stop);
+        let paid = self.recorder.debts.map(Debt::paid);
+        let due = paid.into_iter().fold(rested, Duration::max);
+        sleep_until(due.min(latest), stop);
         !stop.is_requested() && monotonic() < latest
     }
 
@@ -188,24 +192,35 @@ impl Recording<'_> {
             delay *= 2;
         }
         sleep_until(begin + self.order.interval, stop);
-        let mut touched_pages = 0;
+        let (mut touched_pages, mut bytes) = (0, 0);
         for pid in pids {
             match self.read(pid, number) {
-                Some(pages) => touched_pages += pages,
+                Some((pages, stored)) => {
+                    touched_pages += pages;
+                    bytes += stored;
+                }
                 None => self.lose(pid),
             }
         }
         drop(turn);
         self.looked += monotonic() - begin;
-        if let Some(cpus_max) = self.order.cpus_max {
-            let Recorder { used, paid, .. } = self.recorder;
-            // Another thread may have loaded it, whose time does not count.
-            let price_s = thread_cpu().saturating_sub(*used).as_secs_f64() / cpus_max;
-            let price = Duration::try_from_secs_f64(price_s).unwrap_or(Duration::MAX);
-            *used = thread_cpu();
-            *paid = (*paid).max(begin).saturating_add(price);
-        }
+        self.owe(begin, bytes);
         touched_pages
+    }
+
+    /// Notes what an interval took that began then.
+    fn owe(&mut self, begin: Duration, bytes: u64) {
+        let Recorder { used, debts, .. } = self.recorder;
+        let [for_cpu_time, for_bytes] = debts;
+        // Another thread may have loaded it, whose time does not count.
+        let spent = thread_cpu().saturating_sub(*used);
+        *used = thread_cpu();
+        if let Some(cpus_max) = self.order.cpus_max {
+            for_cpu_time.owe(begin, spent.as_secs_f64(), cpus_max);
+        }
+        if let Some(per_s_max) = self.order.bytes_per_s_max {
+            for_bytes.owe(begin, bytes as f64, per_s_max);
+        }
     }
 
     /// Finds processes that are new.
@@ -322,7 +337,8 @@ impl Recording<'_> {
         PidFd::open(pid).is_ok_and(|fd| fd.cold(&range).is_ok())
     }
 
-    fn read(&mut self, pid: i32, number: u32) -> Option<u64> {
+    /// Pages that a process touched, and what they take in a file.
+    fn read(&mut self, pid: i32, number: u32) -> Option<(u64, u64)> {
         let leave_shared = self.watched.get(&pid)?.method == Method::Cold;
         let (_, cpu_ticks) = self.procs.name_and_cpu_ticks(pid)?;
         let seen = self.walk(pid, leave_shared)?;
@@ -330,13 +346,15 @@ impl Recording<'_> {
         let cpu_us = cpu_ticks.saturating_sub(watched.cpu_ticks) * tick_us();
         let (touched, lower) = (Touched::of(seen.touched), Touched::of(seen.lower));
         let pages = touched.pages();
-        watched.intervals.push(Interval {
+        let interval = Interval {
             number,
             cpu_us,
             touched,
             lower,
-        });
-        Some(pages)
+        };
+        let bytes = interval.stored_bytes(watched.intervals.last());
+        watched.intervals.push(interval);
+        Some((pages, bytes))
     }
 
     /// Walks all of a process, learns where it has memory, and returns what it touched.

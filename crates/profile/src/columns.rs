@@ -1,11 +1,12 @@
 //! Parquet files of flat tables, written and read in groups of rows, so that a file may be larger
-//! than memory. No compression but Parquet's own encodings: dictionaries and runs.
+//! than memory. No compression but Parquet's own encodings: dictionaries, runs and differences.
 
 use std::fs::File;
 use std::io::{Cursor, Read, Seek, Write};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use parquet::basic::Encoding;
 use parquet::column::reader::get_typed_column_reader;
 pub use parquet::data_type::{
     ByteArray, ByteArrayType, DataType, DoubleType, Int32Type, Int64Type,
@@ -16,6 +17,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
+use parquet::schema::types::ColumnPath;
 
 use crate::seal;
 
@@ -55,10 +57,18 @@ pub struct Writer<W: Write + Send> {
 }
 
 impl<W: Write + Send> Writer<W> {
-    /// An empty one; the schema is in Parquet's own language.
-    pub fn new(sink: W, schema: &str) -> Result<Writer<W>, Damage> {
+    /// An empty one; the schema is in Parquet's own language. The numbers of `rising` columns hardly
+    /// ever repeat, and are near those before: of them the differences are stored.
+    pub fn new(sink: W, schema: &str, rising: &[&str]) -> Result<Writer<W>, Damage> {
         let schema = parse_message_type(schema).map_err(unwritten)?;
-        let properties = Arc::new(WriterProperties::new());
+        let mut properties = WriterProperties::builder();
+        for name in rising {
+            let column = ColumnPath::from(*name);
+            properties = properties
+                .set_column_dictionary_enabled(column.clone(), false)
+                .set_column_encoding(column, Encoding::DELTA_BINARY_PACKED);
+        }
+        let properties = Arc::new(properties.build());
         let file = SerializedFileWriter::new(sink, Arc::new(schema), properties);
         file.map(|file| Writer { file }).map_err(unwritten)
     }

@@ -131,10 +131,11 @@ impl TableWriter {
             path: name.clone(),
             source,
         })?;
-        let writer = Writer::new(file, SCHEMA).map_err(|why| TableError::Write {
-            path: name.clone(),
-            why,
-        })?;
+        let writer =
+            Writer::new(file, SCHEMA, &["first_page"]).map_err(|why| TableError::Write {
+                path: name.clone(),
+                why,
+            })?;
         Ok(TableWriter {
             path: name,
             writer,

@@ -82,6 +82,23 @@ fn more_rows_than_a_group_has_come_back() {
 }
 
 #[test]
+fn a_run_takes_few_bytes() {
+    let mut scattered = profile(0);
+    // Gaps and lengths that look random, by Fibonacci hashing.
+    let runs = |of: u32| (0..20_000).map(move |n: u32| (n + of).wrapping_mul(0x9e37_79b9) >> 28);
+    let run = |(n, short): (u32, u32)| 32 * n..32 * n + 1 + short;
+    scattered.processes[1].blocks = 2000;
+    for (of, interval) in (0..).zip(&mut scattered.processes[1].intervals) {
+        interval.touched = Touched::of((0..).zip(runs(of)).map(run).collect());
+        interval.lower = Touched::default();
+    }
+    let (_dir, path) = written(&[("a", scattered.clone())]);
+    let (rows, bytes) = (40_000, std::fs::metadata(&path).unwrap().len());
+    assert!(bytes < 2 * rows, "{bytes} bytes");
+    assert_eq!(read_all(&path).unwrap()[0].1, scattered);
+}
+
+#[test]
 fn without_names_there_is_none() {
     let (_dir, path) = written(&[("a", profile(1).without_names())]);
     let bytes = std::fs::read(&path).unwrap();
@@ -102,7 +119,7 @@ fn first_version(path: &Path, version: &str) {
         .write(true)
         .create_new(true)
         .open(path);
-    let mut writer = Writer::new(file.unwrap(), &old_schema()).unwrap();
+    let mut writer = Writer::new(file.unwrap(), &old_schema(), &[]).unwrap();
     let (numbers, longs) = ([500, 9, 0, 3], [512, 0, 1500, 7, 5, 2]);
     let row = [()];
     let texts = ["a", "6.12.0", "damon", "redis", LOWER];

@@ -47,7 +47,7 @@ const HEADER: &str = "pghot_shard";
 
 /// A file with all rows, as one group.
 pub fn write(rows: &[Row]) -> Result<Vec<u8>, Damage> {
-    let mut file = Writer::new(Cursor::new(Vec::new()), SWEEP)?;
+    let mut file = Writer::new(Cursor::new(Vec::new()), SWEEP, &[])?;
     // In the order of the schema; a seed as the bits of an unsigned number.
     file.group(|group| {
         group.column::<ByteArrayType, _>(rows, |row| text(&row.system))?;
@@ -67,7 +67,7 @@ pub fn write(rows: &[Row]) -> Result<Vec<u8>, Damage> {
 
 /// A shard's file.
 pub(super) fn write_shard(header: &Header, runs: &[Run]) -> Result<Vec<u8>, Damage> {
-    let mut file = Writer::new(Cursor::new(Vec::new()), SHARD)?;
+    let mut file = Writer::new(Cursor::new(Vec::new()), SHARD, &[])?;
     file.group(|group| {
         group.column::<Int32Type, _>(runs, |run| run.point as i32)?;
         group.column::<ByteArrayType, _>(runs, |run| text(&run.system))?;

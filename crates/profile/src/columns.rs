@@ -57,8 +57,8 @@ pub struct Writer<W: Write + Send> {
 }
 
 impl<W: Write + Send> Writer<W> {
-    /// An empty one; the schema is in Parquet's own language. The numbers of `rising` columns hardly
-    /// ever repeat, and are near those before: of them the differences are stored.
+    /// An empty one; the schema is in Parquet's own language. The numbers of `rising` columns
+    /// hardly ever repeat, and are near those before: of them the differences are stored.
     pub fn new(sink: W, schema: &str, rising: &[&str]) -> Result<Writer<W>, Damage> {
         let schema = parse_message_type(schema).map_err(unwritten)?;
         let mut properties = WriterProperties::builder();

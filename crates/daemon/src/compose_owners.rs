@@ -132,8 +132,8 @@ fn by_cgroup(shared: &Shared, books: &Books, notes: &mut Vec<String>) -> Vec<Own
     rows
 }
 
-/// Of each top-tier node, among those who may go. Who has most for its weight, from whom the
-/// demoter takes, is who has most times its share.
+/// Of each top-tier node, among those who may go. The demoter takes from the cgroup with the most
+/// pages for its weight, which has the highest multiple of its share.
 fn share_by_weight(rows: &mut [OwnerRow], policies: &Policies, is_top: impl Fn(u32) -> bool) {
     let mut on_node: BTreeMap<u32, Vec<(usize, u64)>> = BTreeMap::new();
     for (index, row) in rows.iter_mut().enumerate() {

@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use pghot_engine::QuickFault;
-use pghot_engine::arbiter::{self, Arbiter, Scanner, State};
+use pghot_engine::arbiter::{self, Arbiter, State};
 use pghot_engine::marking::{HintFaults, Visits};
 use pghot_events::event;
 use pghot_linux::knobs::Foreign;
@@ -185,13 +185,8 @@ impl Sources {
     /// whether it does.
     pub fn mark(&mut self, visits: Visits) -> bool {
         let is_told = self.tell_scanner(visits);
-        if self.arbiter.hint_faults_run() {
-            self.arbiter.note_scanner(match is_told {
-                true => Scanner::Ours,
-                false => Scanner::Kernels,
-            });
-            self.settle();
-        }
+        self.arbiter.note_scanner(is_told);
+        self.settle();
         is_told
     }
 

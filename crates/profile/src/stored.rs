@@ -42,27 +42,17 @@ struct Stored {
 
 impl Stored {
     fn of(interval: &Interval, before: Option<&Interval>) -> Stored {
-        let whole = |touched, lower, is_change| Stored {
+        let change = change(interval, before);
+        let is_change = change.is_some();
+        let whole = || (interval.touched.clone(), interval.lower.clone());
+        let (touched, lower) = change.unwrap_or_else(whole);
+        Stored {
             number: interval.number,
             cpu_us: interval.cpu_us,
             is_change,
             touched,
             lower,
-        };
-        let stored = whole(interval.touched.clone(), interval.lower.clone(), false);
-        let change = before.map(|before| {
-            let touched = interval.touched.change(&before.touched);
-            whole(touched, interval.lower.change(&before.lower), true)
-        });
-        match change {
-            Some(change) if change.bytes() < stored.bytes() => change,
-            _ => stored,
         }
-    }
-
-    /// Of its sets, which are nearly all of it.
-    fn bytes(&self) -> u64 {
-        self.touched.bytes() + self.lower.bytes()
     }
 
     fn unpacked(self, before: Option<&Interval>) -> Interval {
@@ -86,10 +76,22 @@ impl Stored {
     }
 }
 
-/// What an interval takes in a file behind another one of the same process, without its number and
-/// CPU time.
+/// What has changed since the interval before, if that is shorter than the sets themselves.
+fn change(interval: &Interval, before: Option<&Interval>) -> Option<(Touched, Touched)> {
+    let before = before?;
+    let touched = interval.touched.change(&before.touched);
+    let lower = interval.lower.change(&before.lower);
+    let is_shorter =
+        touched.bytes() + lower.bytes() < interval.touched.bytes() + interval.lower.bytes();
+    is_shorter.then_some((touched, lower))
+}
+
+/// What the sets of an interval take in a file behind another one of the same process.
 pub(crate) fn bytes(interval: &Interval, before: Option<&Interval>) -> u64 {
-    Stored::of(interval, before).bytes()
+    match change(interval, before) {
+        Some((touched, lower)) => touched.bytes() + lower.bytes(),
+        None => interval.touched.bytes() + interval.lower.bytes(),
+    }
 }
 
 /// Behind `bytes`, a profile.

@@ -48,8 +48,8 @@ impl Touched {
         self.runs().map(|run| run.len() as u64).sum()
     }
 
-    /// The pages that are in one of two sets and not in both: what has changed from one to the
-    /// other, and with that the other again. Nothing is known of sets that cannot be.
+    /// The pages that are in one of two sets and not in both. The change from this set to another,
+    /// applied to this set, gives the other. Of unchecked sets it is an unchecked set.
     pub(crate) fn change(&self, other: &Touched) -> Touched {
         // Where one of them alone begins or ends, so does the result.
         let (mut own, mut its) = (self.ends().peekable(), other.ends().peekable());
@@ -156,15 +156,16 @@ mod tests {
         }
     }
 
+    fn of(pages: &BTreeSet<u32>) -> Touched {
+        Touched::of(pages.iter().map(|page| *page..page + 1).collect())
+    }
+
     proptest! {
         #[test]
         fn a_change_is_what_one_of_two_sets_has_and_leads_back(
             one in prop::collection::btree_set(0u32..60, 0..40),
             other in prop::collection::btree_set(0u32..60, 0..40),
         ) {
-            let of = |pages: &BTreeSet<u32>| {
-                Touched::of(pages.iter().map(|page| *page..page + 1).collect())
-            };
             let different = &one ^ &other;
             let change = of(&one).change(&of(&other));
             prop_assert_eq!(&change, &of(&different));
@@ -176,9 +177,6 @@ mod tests {
             pages in prop::collection::btree_set(0u32..60, 0..40),
             others in prop::collection::btree_set(0u32..60, 0..4),
         ) {
-            let of = |pages: &BTreeSet<u32>| {
-                Touched::of(pages.iter().map(|page| *page..page + 1).collect())
-            };
             prop_assert_eq!(of(&pages).contains(&of(&others)), pages.is_superset(&others));
         }
 

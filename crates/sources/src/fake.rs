@@ -315,7 +315,7 @@ mod tests {
         let hot: BTreeSet<u64> = (0..PAGES).filter(|&page| Model::is_hot(page)).collect();
         for source in SOURCES {
             let table = table();
-            // Late hint faults count for who has nobody to leave them to.
+            // It runs alone: no reader of accessed bits sees what late hint faults leave.
             let mut fake = (source.fake)(&table, &config(source.kind == Kind::HintFaults));
             assert_eq!(fake.descriptor().name, source.name);
             let found = ready(&mut *fake, &table, &mut model(false));

@@ -8,10 +8,10 @@
 //!
 //! - *No access counts twice.* Of the sources that read accessed bits one runs, and the others
 //!   stand by for it: what one clears the other does not see. Whoever reads them leaves to hint
-//!   faults the pages that those see, while they run and pghot says how often the kernel's scanner
-//!   visits a process. Where normal balancing keeps the [`Scanner`] visits may be a minute apart:
-//!   then page tables are read whole, and hint faults report only those that tell enough at one
-//!   look.
+//!   faults the pages that those see, while they run and the kernel's scanner marks as it is told
+//!   ([`marking`](crate::marking)). Where normal balancing times the scanner, visits may be a
+//!   minute apart: then page tables are read whole, and hint faults report only those that tell
+//!   enough at one look.
 //! - *Hint faults stand by* while the kernel would promote in them, whatever is set, if a reader of
 //!   accessed bits sees the accesses meanwhile. They come back when no top-tier node has had so
 //!   much room for [`SHORT_FOR_MS`]: what promotion takes and demotion gives must not make them
@@ -58,16 +58,6 @@ pub struct Candidate {
     pub bit: u32,
     /// What it learns accesses from.
     pub kind: Kind,
-}
-
-/// Who says how often the kernel's scanner visits a process, and how much it marks.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Scanner {
-    /// pghot does: see [`marking`](crate::marking).
-    #[default]
-    Ours,
-    /// The kernel's own settings do.
-    Kernels,
 }
 
 /// How a source works.
@@ -166,7 +156,8 @@ pub struct Arbiter {
     plenty_seen_ms: Option<u64>,
     /// When somebody else changed settings of hint faults last.
     foreign_ms: Option<u64>,
-    scanner: Scanner,
+    /// Whether the kernel's scanner marks as it is told.
+    scanner_obeys: bool,
     is_closed: bool,
 }
 
@@ -217,7 +208,7 @@ impl Arbiter {
             looked_ms: None,
             plenty_seen_ms: None,
             foreign_ms: None,
-            scanner: Scanner::default(),
+            scanner_obeys: true,
             is_closed: false,
         }
     }
@@ -238,9 +229,12 @@ impl Arbiter {
         std::mem::replace(&mut self.config, config.clone())
     }
 
-    /// From now on this is who times the kernel's scanner.
-    pub fn note_scanner(&mut self, scanner: Scanner) {
-        self.scanner = scanner;
+    /// Takes note whether the kernel's scanner marks as it is told. While no hint faults run that
+    /// is not known.
+    pub fn note_scanner(&mut self, obeys: bool) {
+        if self.hint_faults_run() {
+            self.scanner_obeys = obeys;
+        }
     }
 
     /// From now on these hint faults are quick.
@@ -396,16 +390,16 @@ impl Arbiter {
     }
 
     /// Whether a source of hint faults runs, and does not stand by.
-    pub fn hint_faults_run(&self) -> bool {
+    fn hint_faults_run(&self) -> bool {
         let is_one = |slot: &Slot| slot.candidate.kind == Kind::HintFaults && slot.is_running();
         self.slots.iter().any(is_one)
     }
 
     /// How sources work now.
     fn config(&self) -> Config {
-        let is_often = self.scanner == Scanner::Ours || self.reader().is_none();
+        let tell_all = self.scanner_obeys || self.reader().is_none();
         Config {
-            leave_hinted: self.hint_faults_run() && is_often,
+            leave_hinted: self.hint_faults_run() && tell_all,
             ..self.config.clone()
         }
     }

@@ -185,18 +185,18 @@ fn faults_stand_by_while_there_is_plenty_of_room_and_tables_are_read() {
 }
 
 #[test]
-fn with_the_kernels_own_visits_tables_report_all() {
+fn tables_report_all_while_the_scanner_does_not_obey() {
     let (mut arbiter, mut host) = arbiter(ALL);
-    let mut told = |arbiter: &mut Arbiter, scanner| {
-        arbiter.note_scanner(scanner);
+    let mut told = |arbiter: &mut Arbiter, obeys| {
+        arbiter.note_scanner(obeys);
         arbiter.settle(&mut host).unwrap();
         let leave = |it: &Option<Config>| it.as_ref().is_some_and(|it| it.leave_hinted);
         (leave(&host.told[FAULTS]), leave(&host.told[TABLES]))
     };
-    assert_eq!(told(&mut arbiter, Scanner::Ours), (true, true));
-    assert_eq!(told(&mut arbiter, Scanner::Kernels), (false, false));
+    assert_eq!(told(&mut arbiter, true), (true, true));
+    assert_eq!(told(&mut arbiter, false), (false, false));
     arbiter.enable(1 << FAULTS);
-    let alone = told(&mut arbiter, Scanner::Kernels);
+    let alone = told(&mut arbiter, false);
     assert!(alone.0, "nobody else would count them");
 }
 
@@ -249,7 +249,7 @@ proptest! {
     fn the_laws_hold(events in proptest::collection::vec((0u32..8, 0u32..16), 1..40)) {
         let (mut arbiter, mut host) = arbiter(0);
         let (mut mask, mut now_ms, mut closed) = (0, 0, false);
-        let mut scanner = Scanner::Ours;
+        let mut obeys = true;
         for (what, value) in events {
             match what {
                 0 | 1 => {
@@ -266,8 +266,9 @@ proptest! {
                     host.refuses_stand_by = value == 3;
                 }
                 6 => {
-                    scanner = if value % 2 == 0 { Scanner::Ours } else { Scanner::Kernels };
-                    arbiter.note_scanner(scanner);
+                    arbiter.note_scanner(value % 2 == 0);
+                    let faults_run = host.on.contains(&FAULTS) && host.standing_by.is_empty();
+                    obeys = if faults_run { value % 2 == 0 } else { obeys };
                 }
                 _ if value == 0 => {
                     arbiter.close();
@@ -285,7 +286,7 @@ proptest! {
             let faults_run = host.on.contains(&FAULTS) && host.standing_by.is_empty();
             for source in &host.on {
                 let told = host.told[*source].as_ref().unwrap();
-                let is_left = faults_run && (scanner == Scanner::Ours || readers == 0);
+                let is_left = faults_run && (obeys || readers == 0);
                 prop_assert_eq!(told.leave_hinted, is_left);
             }
             for (source, state) in arbiter.states().enumerate() {

@@ -44,7 +44,7 @@ pub struct Recorder {
     clear_cost: ClearCost,
     /// CPU time of this thread, of what was also done between intervals.
     used: Duration,
-    /// For CPU time, and for what is recorded.
+    /// What has yet to be paid for: CPU time, and bytes in a file.
     debts: [Debt; 2],
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use fakes::Fakes;
 use host::Host;
-use pghot_engine::arbiter::{Arbiter, Kind, Scanner};
+use pghot_engine::arbiter::{Arbiter, Kind};
 use pghot_engine::demoter::{Demand, Demoter};
 use pghot_engine::exchange::FaultTimes;
 use pghot_engine::{
@@ -197,19 +197,14 @@ impl Pghot {
             let worth = self.demoter.report().worth();
             self.marking.note(now_ms, demand.faults, promoted, worth);
         }
-        let scanner = match self.times_scans(world) {
-            true => Scanner::Ours,
-            false => Scanner::Kernels,
-        };
-        if scanner == Scanner::Ours {
+        let is_told = self.times_scans(world);
+        if is_told {
             let visits = self.arbiter.visits(self.marking.visits());
             world.spec.kernel.scan_size_mib = visits.size_mb;
             world.scanner_rests = visits.rests;
         }
-        if self.arbiter.hint_faults_run() {
-            self.arbiter.note_scanner(scanner);
-            self.settle();
-        }
+        self.arbiter.note_scanner(is_told);
+        self.settle();
     }
 
     /// What waits and what came, in pages of the machine, of which each of the model's stands for

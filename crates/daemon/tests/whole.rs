@@ -317,8 +317,8 @@ fn reads_the_file_again(systemd: &Systemd, socket: &Path) {
 const WAKE_UPS: f64 = 15.0;
 
 /// An idle daemon takes 0.1 % of a CPU at most, or what so many plain wake-ups in a second take,
-/// each of which reads one file of the kernel: there are hosts on which one takes 700 us. The daemon
-/// wakes ten times a second and takes as much as 12 of them.
+/// each of which reads one file of the kernel: there are hosts on which one takes 700 us. The
+/// daemon wakes ten times a second and takes as much as 12 of them.
 const PLAIN_WAKE_UPS: f64 = 30.0;
 
 /// By CPU time and beside plain wake-ups, so that a slow host does not matter, and once more if

@@ -114,7 +114,7 @@ struct Args {
 }
 
 fn names() -> String {
-    let line = |(name, doc): (&str, &str)| format!("  {name:<13} {doc}\n");
+    let line = |(name, doc): (&str, &str)| format!("  {name:<16} {doc}\n");
     let workloads: String = workloads::all().map(|w| line((w.name, w.doc))).collect();
     let systems: String = SYSTEMS.iter().map(|s| line((s.name, s.doc))).collect();
     format!("Workloads:\n{workloads}\nSystems:\n{systems}")

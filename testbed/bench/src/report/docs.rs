@@ -277,11 +277,13 @@ fn length(group: &Value) -> String {
 
 /// How many times longer pghot takes than the best of the others.
 fn behind(group: &Value) -> f64 {
-    let rivals = ["none", "numab2", "damon"];
-    let times = rivals
-        .iter()
-        .filter_map(|system| line(group, system))
-        .map(total_s);
+    let ours = |line: &&Value| {
+        line["system"]
+            .as_str()
+            .is_some_and(|it| it.starts_with("pghot"))
+    };
+    let is_rival = |line: &&Value| !ours(line) && line["system"] != "near";
+    let times = array(&group["lines"]).filter(is_rival).map(total_s);
     let best = times.fold(f64::INFINITY, f64::min);
     line(group, "pghot").map_or(0.0, |pghot| total_s(pghot) / best)
 }

@@ -329,11 +329,9 @@ impl Exchange {
         let narrow = scales(settings).len() - 1;
         let open = |scale: usize| {
             let gap = news.gap(scale)?;
-            let (least, before) = (
-                least_idle(gap, NARROW_TIMES),
-                least_idle(self.failed[scale] / wider, NARROW_TIMES),
-            );
-            (least < before.min(IDLE_MAX)).then_some((scale, gap))
+            let least = |gap| least_idle(gap, NARROW_TIMES);
+            let before = least(self.failed[scale] / wider);
+            (least(gap) < before.min(IDLE_MAX)).then_some((scale, gap))
         };
         (self.floor..narrow).find_map(open)
     }
@@ -391,9 +389,12 @@ impl Exchange {
         self.fails();
         if !self.search(settings) {
             self.rest(look.at_ms, Rest::NobodyIdle);
-        } else if self.idle_ms(settings) <= look.idle_ms {
-            // It tells of this scale as well. Each fails once, so there is an end.
-            self.note_idle(look.at_ms, look.idle_share, look.idle_ms, settings);
+        } else if self.idle_ms(settings) <= look.idle_ms
+            || look.idle_share <= least_idle(self.gap(self.scale), NARROW_TIMES)
+        {
+            // It tells of this scale, too: no more are idle for longer. Each fails once at most.
+            let for_ms = look.idle_ms.max(self.idle_ms(settings));
+            self.note_idle(look.at_ms, look.idle_share, for_ms, settings);
         }
     }
 
@@ -409,9 +410,7 @@ impl Exchange {
 
     /// A round at this scale is over, if there was one.
     pub fn note_round(&mut self, now_ms: u64, round: Option<Round>, settings: &Settings) {
-        let Some(round) = round else {
-            return;
-        };
+        let Some(round) = round else { return };
         let is_served = round.is_served();
         let grown = |rounds: u32, grows: bool| if grows { rounds + 1 } else { 0 };
         // Nobody ages for who has been idle for long, so nobody learns that few of them are left.

@@ -44,8 +44,11 @@ pub(crate) const PAGES_MIN: u64 = 32;
 /// When nothing has waited for so long, in ms, there is room, and it is looked more rarely.
 const QUIET_MS: u64 = 2000;
 
-/// The longest between two passes, in ms, and the shortest.
+/// The longest between two passes while pages wait, in ms, and the shortest.
 const INTERVAL_MS: (u64, u64) = (100, 8);
+
+/// Between two passes of a rest, in ms: hint faults may end it, and those of twice that are news.
+const REST_INTERVAL_MS: u64 = 250;
 
 /// A top-tier node without room for what waits.
 struct Target {
@@ -166,8 +169,7 @@ impl Demoter {
                 let second_ms = self.until_second_ms(machine.now_ms());
                 second_ms.unwrap_or(INTERVAL_MS.0 / 2)
             }
-            // Hint faults may end the rest.
-            true => INTERVAL_MS.0,
+            true => REST_INTERVAL_MS,
             false if !is_quiet => INTERVAL_MS.0,
             false => QUIET_MS / 4,
         }

@@ -23,7 +23,7 @@ const QUICK_WORKLOADS: [&str; 2] = ["skewed", "stream"];
 const DEFAULTS: [&str; 3] = ["none", "numab2", "pghot"];
 
 /// Points of DAMON's sweep that `full` leaves out.
-const SWEPT: [&str; 3] = ["damon-quick", "damon-fine", "damon-quick-fine"];
+pub const SWEPT: [&str; 3] = ["damon-quick", "damon-fine", "damon-quick-fine"];
 
 impl Preset {
     /// The machine of all cells: one node of each tier; in the demo 1 GiB a node, so that the

@@ -14,9 +14,12 @@ use super::figure::figure;
 use crate::advice::Checked;
 use crate::measures::with_commas;
 use crate::model::{HELD_OUT, Pair};
+use crate::preset::SWEPT;
 
 /// Around a table of results.
 const RESULTS_HERE: &str = "<!-- results -->";
+/// Around what a sweep over one system's settings found.
+const SWEEP_HERE: &str = "<!-- sweep -->";
 /// Around what they say in two sentences.
 const FIGURE_HERE: &str = "<!-- figure -->";
 /// Around the table of the demo.
@@ -33,6 +36,7 @@ const RESULTS: Stored = (
     "data/bench.json",
     &[
         ("bench.md", RESULTS_HERE, table),
+        ("bench.md", SWEEP_HERE, sweep_table),
         ("../README.md", RESULTS_HERE, short_table),
         ("../README.md", FIGURE_HERE, figure),
     ],
@@ -231,11 +235,22 @@ fn short_table(data: &Value) -> String {
 
 /// A row for each workload.
 fn table(data: &Value) -> String {
-    let groups = sorted_groups(data);
+    let is_shown = |system: &str| system != "none" && !SWEPT.contains(&system);
+    table_of(sorted_groups(data), is_shown)
+}
+
+/// A row for each workload of the sweep over DAMON's settings.
+fn sweep_table(data: &Value) -> String {
+    let mut groups = sorted_groups(data);
+    groups.retain(|group| SWEPT.iter().any(|system| line(group, system).is_some()));
+    table_of(groups, |system| system.starts_with("damon"))
+}
+
+fn table_of(groups: Vec<&Value>, is_shown: impl Fn(&str) -> bool) -> String {
     let mut systems: Vec<&str> = Vec::new();
     for line in groups.iter().flat_map(|group| array(&group["lines"])) {
         let system = line["system"].as_str().unwrap_or_default();
-        if system != "none" && !systems.contains(&system) {
+        if is_shown(system) && !systems.contains(&system) {
             systems.push(system);
         }
     }

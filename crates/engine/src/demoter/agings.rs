@@ -1,7 +1,7 @@
 //! When a node is aged: in pairs, as far apart as pages must be idle, and then not before the time
 //! that it took is a small share. If by then pages must be idle for longer than that, the second of
 //! a pair is the first of the next. During a search for a time scale it always is, so a search
-//! through all scales takes half a second; what its walks took is made up for afterwards.
+//! through all scales takes half a second at most; what its walks took is made up for afterwards.
 //!
 //! The time of a pair runs from the beginning of the first to the beginning of the second. Both
 //! walk the same pages in the same order, so each page has about that long to be touched. Counted

@@ -240,6 +240,12 @@ fn a_look_tells_of_wider_scales_that_ask_for_as_many() {
         );
         assert!(!exchange.is_promising());
     }
+    // And it may tell pages apart at a scale that it was not for.
+    let mut exchange = Exchange::default();
+    come(&mut exchange, 10_000, &[0.4, 0.05]);
+    assert!(exchange.search(&settings()));
+    exchange.note_idle(10_000, 0.04, 33, &settings());
+    assert!(exchange.is_promising() && exchange.touched_ms(&settings()) == 16);
 }
 
 #[test]

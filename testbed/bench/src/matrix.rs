@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::cell::Outcome;
 use crate::kernel_tables::KernelTables;
 use crate::setting::Setting;
-use crate::systems::{self, Home};
+use crate::systems;
 use crate::workloads::{self, Workload};
 
 /// What is compared.
@@ -115,8 +115,7 @@ impl Matrix {
 
 /// Not every workload's memory can be in the top tier from the start.
 fn can_be(workload: &Workload, system: &str) -> bool {
-    let is_bound = systems::find(system).is_some_and(|system| system.home == Home::Upper);
-    !is_bound || workload.has_bound
+    !systems::is_bound(system) || workload.has_bound
 }
 
 /// The folder of finished cells.

@@ -97,4 +97,10 @@ mod tests {
         assert!(Preset::Quick.workloads().count() < Preset::Full.workloads().count());
         assert!(Preset::Full.systems().any(|system| system.name == "near"));
     }
+
+    #[test]
+    fn the_sweep_is_of_systems_that_full_leaves_out() {
+        let left_out = SYSTEMS.len() - Preset::Full.systems().count();
+        assert_eq!(left_out, SWEPT.len());
+    }
 }

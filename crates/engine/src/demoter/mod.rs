@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use pghot_hotness::Nid;
 
-use crate::exchange::{Exchange, Fates, FaultTimes, Outcomes, Rest, Round};
+use crate::exchange::{Exchange, Fates, FaultTimes, NEWS_MS, Outcomes, Rest, Round};
 use crate::{History, Outcome, Settings, Totals, Turn, Turns, Waiting};
 use agings::{Agings, Pair};
 use lists::Lists;
@@ -47,8 +47,8 @@ const QUIET_MS: u64 = 2000;
 /// The longest between two passes while pages wait, in ms, and the shortest.
 const INTERVAL_MS: (u64, u64) = (100, 8);
 
-/// Between two passes of a rest, in ms: hint faults may end it, and those of twice that are news.
-const REST_INTERVAL_MS: u64 = 250;
+/// Between two passes during a rest, in ms. Hint faults may end it, and are counted for longer.
+const REST_INTERVAL_MS: u64 = NEWS_MS / 2;
 
 /// A top-tier node without room for what waits.
 struct Target {

@@ -70,7 +70,7 @@ const JUDGED_MS: u64 = 500;
 const JUDGED_PAGES: u64 = 64;
 
 /// How long hint faults are news, in ms: once to twice that, which is some visits of the scanner.
-const NEWS_MS: u64 = 500;
+pub(crate) const NEWS_MS: u64 = 500;
 
 /// How long hint faults must have told nothing until who was idle for long may go, in ms.
 const TRIED_MS: u64 = 2000;
@@ -392,7 +392,7 @@ impl Exchange {
         } else if self.idle_ms(settings) <= look.idle_ms
             || look.idle_share <= least_idle(self.gap(self.scale), NARROW_TIMES)
         {
-            // It tells of this scale, too: no more are idle for longer. Each fails once at most.
+            // It decides this scale as well: a longer time leaves no more pages idle.
             let for_ms = look.idle_ms.max(self.idle_ms(settings));
             self.note_idle(look.at_ms, look.idle_share, for_ms, settings);
         }

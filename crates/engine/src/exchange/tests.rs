@@ -224,7 +224,7 @@ fn two_looks_agree_whatever_scale_each_was_at() {
     assert_eq!(look(70_000, &[0.05, 0.1], 0.5), (8, true));
 }
 
-/// Who is not idle for long is not idle for longer: where no more may be idle, nobody looks.
+/// A longer time leaves no more pages idle: what fails for want of them fails at wider scales.
 #[test]
 fn a_look_tells_of_wider_scales_that_ask_for_as_many() {
     for (idle, next_ms) in [(0.3, 16), (0.1, 32), (0.005, 0)] {

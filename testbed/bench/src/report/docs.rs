@@ -15,6 +15,7 @@ use crate::advice::Checked;
 use crate::measures::with_commas;
 use crate::model::{HELD_OUT, Pair};
 use crate::preset::SWEPT;
+use crate::systems;
 
 /// Around a table of results.
 const RESULTS_HERE: &str = "<!-- results -->";
@@ -292,12 +293,10 @@ fn length(group: &Value) -> String {
 
 /// How many times longer pghot takes than the best of the others.
 fn behind(group: &Value) -> f64 {
-    let ours = |line: &&Value| {
-        line["system"]
-            .as_str()
-            .is_some_and(|it| it.starts_with("pghot"))
+    let is_rival = |line: &&Value| {
+        let system = line["system"].as_str().unwrap_or_default();
+        !system.starts_with("pghot") && !systems::is_bound(system)
     };
-    let is_rival = |line: &&Value| !ours(line) && line["system"] != "near";
     let times = array(&group["lines"]).filter(is_rival).map(total_s);
     let best = times.fold(f64::INFINITY, f64::min);
     line(group, "pghot").map_or(0.0, |pghot| total_s(pghot) / best)

@@ -33,7 +33,7 @@ pub struct Line {
 impl Line {
     /// Whether it is a bound that no system can beat.
     pub fn is_bound(&self) -> bool {
-        systems::find(&self.system).is_some_and(|system| system.home == systems::Home::Upper)
+        systems::is_bound(&self.system)
     }
 
     /// A measure; none if it has no meaning here.

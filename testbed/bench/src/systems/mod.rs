@@ -126,7 +126,7 @@ pub static SYSTEMS: &[System] = &[
         name: "damon-quick-fine",
         title: "DAMON, quick and fine",
         how: "its authors' sample, every 100 ms, 2,000 to 10,000 regions",
-        doc: "DAMON with both.",
+        doc: "DAMON with both changes.",
         home: Home::Lower,
         program: None,
         flags: &[],
@@ -180,6 +180,11 @@ impl System {
 /// The system of that name.
 pub fn find(name: &str) -> Option<&'static System> {
     SYSTEMS.iter().find(|system| system.name == name)
+}
+
+/// Whether it is a bound that no system can beat.
+pub fn is_bound(name: &str) -> bool {
+    find(name).is_some_and(|system| system.home == Home::Upper)
 }
 
 const NUMA_BALANCING: &str = "/proc/sys/kernel/numa_balancing";

@@ -33,14 +33,18 @@ impl Colour {
     pub const GREEN: Colour = colour("green", 0x12947f, 0x4fcbb4);
     const VIOLET: Colour = colour("violet", 0x8e5aa8, 0xc08fd9);
     const GOLD: Colour = colour("gold", 0xb8860b, 0xdcb74e);
+    const RED: Colour = colour("red", 0xc2394a, 0xf07f8c);
+    const BROWN: Colour = colour("brown", 0x7b5a3c, 0xc4a183);
 
-    const SERIES: [Colour; 6] = [
+    const SERIES: [Colour; 8] = [
         Colour::GREY,
         Colour::BLUE,
         Colour::ORANGE,
         Colour::GREEN,
         Colour::VIOLET,
         Colour::GOLD,
+        Colour::RED,
+        Colour::BROWN,
     ];
     const SURFACES: [Colour; 5] = [
         Colour::PAPER,
@@ -50,7 +54,7 @@ impl Colour {
         Colour::RULE,
     ];
 
-    /// That of the n-th of several; after six they come again.
+    /// That of the n-th of several; after eight they come again.
     pub fn nth(n: usize) -> Colour {
         Colour::SERIES[n % Colour::SERIES.len()]
     }

@@ -210,6 +210,14 @@ pub struct Bar<'a> {
     pub number: String,
 }
 
+/// Of the names at the left, in units of the drawing: at least as many as usual names take.
+fn names_width(bars: &[Bar<'_>]) -> u32 {
+    const CHARACTER: usize = 17;
+    const USUAL: usize = 190;
+    let longest = bars.iter().map(|bar| bar.name.chars().count()).max();
+    (CHARACTER * longest.unwrap_or(0)).max(USUAL) as u32
+}
+
 /// Bars with whiskers, and a dashed line that is told by a word.
 pub fn bars(label: &str, bars: &[Bar<'_>], (word, dashed): (&str, f64)) -> Markup {
     svg(label, |area| {
@@ -221,7 +229,7 @@ pub fn bars(label: &str, bars: &[Bar<'_>], (word, dashed): (&str, f64)) -> Marku
             .margin(8)
             .margin_top(48)
             .margin_right(150)
-            .y_label_area_size(190)
+            .y_label_area_size(names_width(bars))
             .build_cartesian_2d(
                 0.0..longest.max(f64::MIN_POSITIVE),
                 Scale::new(count..0.0, middles.clone()),

@@ -116,11 +116,12 @@ impl Score {
         let memory_s = memory_ns(&run.witness, costs) * 1e-9 / threads;
         let looking_share = counts.looking_ns(costs) * 1e-9 / threads / guest_s(run);
         let stolen_s = counts.stolen_ns(costs) * 1e-9 / threads + looking_share * memory_s;
+        let moving_s = counts.moving_ns(costs) * 1e-9;
         Score {
             memory_s,
             stolen_s,
-            moving_s: counts.moving_ns(costs) * 1e-9,
-            watching_s: watching_share(run, costs) * (memory_s + stolen_s),
+            moving_s,
+            watching_s: watching_share(run, moving_s, costs) * (memory_s + stolen_s),
             near_share: (misses > 0).then(|| near as f64 / misses as f64),
         }
     }
@@ -130,14 +131,13 @@ impl Score {
 ///
 /// Scanning, sampling and waking up go by the clock, and the guest's clock goes on much further
 /// than the modelled one for the same accesses: so it is the share that carries over, not the
-/// seconds. Moves go by the page and have a stated cost: what the daemon says they took of its time
-/// is not counted a second time.
-fn watching_share(run: &Outcome, costs: &Costs) -> f64 {
+/// seconds. Moves go by the page and have a stated cost. Whoever moves them, daemon, kswapd or
+/// kdamond, took CPU time for it, and so much of that time is not counted a second time.
+fn watching_share(run: &Outcome, moving_s: f64, costs: &Costs) -> f64 {
     // With a slower clock, all work takes less guest time.
     let slower = f64::from(run.setting.dilation.max(1));
-    let moving_s = (run.status.as_ref()).and_then(|status| status["moving_cpu_s"].as_f64());
-    let watching_s = (run.growth.cpu_total_s() - moving_s.unwrap_or(0.0)).max(0.0);
-    watching_s / guest_s(run) * slower / costs.emulator_slowdown
+    let others_s = run.growth.cpu_total_s() * slower / costs.emulator_slowdown;
+    (others_s - moving_s).max(0.0) / guest_s(run)
 }
 
 /// How long it took by the guest's clock; infinite if it does not say, so that shares of it are 0.
@@ -309,7 +309,11 @@ mod tests {
         assert!(is_close(score.watching_s, 0.1) && is_close(score.total_s(), 10.1));
         run.setting.dilation = 10;
         assert!(is_close(Score::new(&run, &Costs::stated()).watching_s, 1.0));
-        run.status = Some(serde_json::json!({"moving_cpu_s": 12.0}));
-        assert!(is_close(Score::new(&run, &Costs::stated()).watching_s, 0.4));
+        // Moving 2 million pages has a cost of its own, which is in that CPU time too.
+        run.growth.counters = [("pgmigrate_success".to_owned(), 2_000_000)].into();
+        let score = Score::new(&run, &Costs::stated());
+        assert!(is_close(score.moving_s, 3.7) && is_close(score.watching_s, 0.63));
+        run.growth.counters = [("pgmigrate_success".to_owned(), 20_000_000)].into();
+        assert_eq!(Score::new(&run, &Costs::stated()).watching_s, 0.0);
     }
 }

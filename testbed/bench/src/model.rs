@@ -18,7 +18,7 @@ use pghot_workloads::plans::{self, Size};
 use serde::{Deserialize, Serialize};
 
 use crate::cell::Outcome;
-use crate::room::{FULL_MIB, MAKING_MIB};
+use crate::room;
 use crate::setting::Setting;
 
 /// Workloads that nobody looks at while the model is mended: what it is worth elsewhere. `chunks`
@@ -180,12 +180,8 @@ fn scenario(outcome: &Outcome, outcomes: &[Outcome]) -> Result<Option<Scenario>>
     });
     let guest = Machine::load(&setting.machine)?;
     // What was free when the workload began: the kernel and the programs have the rest.
-    let near_pages = outcome.ready["near_pages"].as_u64().unwrap_or(0);
-    let spare_mib = match near_pages >= outcome.room_pages {
-        true => FULL_MIB,
-        false => MAKING_MIB,
-    };
-    let free_mib = outcome.room_pages / PAGES_PER_MIB + spare_mib;
+    let near_mib = outcome.ready["near_pages"].as_u64().unwrap_or(0) / PAGES_PER_MIB;
+    let free_mib = near_mib + room::left_mib(outcome.room_pages / PAGES_PER_MIB, near_mib);
     let nodes = guest.nodes.iter().map(|node| (node.memory_mib, node.cpus));
     let elapsed_s = outcome.done["elapsed_s"].as_f64().unwrap_or(60.0);
     Ok(Some(Scenario {

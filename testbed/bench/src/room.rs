@@ -19,12 +19,12 @@ use crate::guest::node_kib;
 const SHARE: (u64, u64) = (5, 8);
 
 /// What is free beside a workload that is being made.
-pub const MAKING_MIB: u64 = 64;
+const MAKING_MIB: u64 = 64;
 
 /// What is free beside one that fills the top tier, when it begins: a little more than the promo
 /// watermark, which is 29 MiB of a node of 512 where huge pages are on. With less kswapd would run
 /// from the start.
-pub const FULL_MIB: u64 = 32;
+const FULL_MIB: u64 = 32;
 
 /// The kernel's list of generations, where agings and evictions are asked for as well.
 const LRU_GEN: &str = "/sys/kernel/debug/lru_gen";
@@ -97,6 +97,14 @@ pub fn fill(vm: &Vm, nid: usize) -> Result<()> {
     reserve(vm, nid, reserved_mib + free_mib.saturating_sub(FULL_MIB))
 }
 
+/// What is free when a workload begins that has so much of its room, in MiB.
+pub fn left_mib(room_mib: u64, near_mib: u64) -> u64 {
+    match (room_mib + MAKING_MIB).saturating_sub(near_mib) {
+        free_mib if is_filled(free_mib) => FULL_MIB,
+        free_mib => free_mib,
+    }
+}
+
 /// Whether a workload has taken its room, where so much is free: what was free to make it, or a
 /// little more or less, for a guest takes and gives back some in between. One that lies elsewhere
 /// leaves at least as much again, its room.
@@ -137,5 +145,9 @@ mod tests {
         let room_mib = 512 * SHARE.0 / SHARE.1 * 30 / 100;
         assert!(is_filled(MAKING_MIB - 8) && is_filled(MAKING_MIB + 8));
         assert!(!is_filled(MAKING_MIB + room_mib));
+        // A workload that leaves a tenth of its room finds it filled; one that lies elsewhere does
+        // not.
+        assert_eq!([left_mib(320, 320), left_mib(320, 288)], [FULL_MIB; 2]);
+        assert_eq!(left_mib(320, 0), 384);
     }
 }

@@ -25,6 +25,12 @@ pub fn run(shared: &Shared, history: History, cpus: u64, machine: &mut dyn Recla
         let demand = demand(&shared.migrators, faults.times);
         let rest_ms = demoter.pass(&demand, &settings, machine);
         state.makes_room.store(demoter.is_able(), Ordering::Relaxed);
+        if !demoter.demoted().is_empty() {
+            for migrator in &shared.migrators {
+                migrator.has_new_room.store(true, Ordering::Relaxed);
+            }
+            shared.stop.nudge();
+        }
         for (cgroup, pages) in demoter.demoted() {
             shared.owners.note_demoted(cgroup, *pages, machine.now_ms());
         }

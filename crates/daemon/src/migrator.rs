@@ -21,6 +21,7 @@ pub fn run(
     let mut machine = Timed::new(machine);
     let (mut passes, mut batches) = (Durations::default(), Durations::default());
     while !shared.stop.is_requested() {
+        state.has_new_room.store(false, Ordering::Relaxed);
         let (settings, rule) = shared.settings_and_rule();
         migrator.note_swept(std::mem::take(&mut *lock(&state.swept)));
         let started_ns = machine.now_ns();
@@ -48,7 +49,10 @@ pub fn run(
             shared.are_samples_due.store(true, Ordering::Relaxed);
             shared.stop.nudge();
         }
+        let is_called = || wants_room && state.has_new_room.load(Ordering::Relaxed);
         let rest_ms = next_ms.saturating_sub(machine.now_ms());
-        shared.stop.sleep(Duration::from_millis(rest_ms));
+        shared
+            .stop
+            .sleep_unless(Duration::from_millis(rest_ms), is_called);
     }
 }

@@ -47,6 +47,8 @@ pub struct MigratorState {
     pub journal: Journal,
     /// What became of the node's records since the last pass.
     pub swept: Mutex<Swept>,
+    /// Pages were demoted since the last pass began.
+    pub has_new_room: AtomicBool,
     /// Copied after each pass, so that nobody who asks waits for one.
     pub published: Mutex<Published>,
 }

@@ -11,8 +11,8 @@ pub(crate) const QUICK_FAULT_MS: Tunable = Tunable {
           page that is touched so soon is touched often. So a page of a large process, which the \
           kernel's scan comes to less than once per window, is found hot at one look. While the \
           top tier is full and pages change places, it is the limit of a shorter time that follows \
-          from what goes; while it has room, faults that many neighbours come with are as good. 0 \
-          counts every fault once.",
+          from what goes; while it has room, or pages that were idle for seconds, faults that many \
+          neighbours come with are as good. 0 counts every fault once.",
     // A page that is swept once in 20 s is touched so soon after a mark in 0.6 % of cases.
     default: |_| 125,
     range: |_| (0, 60_000),
@@ -30,7 +30,7 @@ pub struct QuickFault {
     pub within_ms: u32,
     /// Also those that many neighbours come with, whenever the marks were made: memory that was
     /// left alone is in use. But one look may be wrong, so not where a page must go down for each
-    /// that comes up.
+    /// that comes up, unless it has been idle for long.
     pub in_bursts: bool,
 }
 

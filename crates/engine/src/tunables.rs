@@ -229,9 +229,9 @@ pub const TUNABLES: &[Tunable] = &[
         name: "kmigrated_sleep_ms",
         unit: "ms",
         kind: Kind::Number,
-        doc: "From the start of one pass over a lower-tier node to the next. While pages go up, \
-              passes come up to ten times as often; after ten without a ready page they begin four \
-              times as far apart. A ready page waits no longer than that to be seen.",
+        doc: "From the start of one pass over a lower-tier node to the next. While many pages go \
+              up, passes come up to ten times as often; after ten without a page that could go, \
+              a fourth as often. A ready page waits no longer than that to be seen.",
         default: |_| 100,
         range: |_| (50, 1000),
         kept: Kept::InField(

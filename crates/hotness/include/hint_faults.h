@@ -115,10 +115,18 @@ HOTNESS_FN enum hint_fault hint_fault_kind(const volatile struct quick_faults *q
 #define FAULT_CLASSES         9
 #define FAULT_NARROWEST_SHIFT 3
 
-HOTNESS_FN __u32 hint_fault_class(__u32 since_mark_ms)
+/*
+ * In a burst that time tells when the scan came by before memory was in use, and not how often it
+ * is touched. So such faults are in none of the classes by which that is reckoned.
+ */
+#define FAULT_CLASS_IN_BURST (FAULT_CLASSES - 2)
+
+HOTNESS_FN __u32 hint_fault_class(enum hint_fault kind, __u32 since_mark_ms)
 {
+	__u32 first = kind == HINT_FAULT_IN_BURST ? FAULT_CLASS_IN_BURST : 0;
+
 	for (__u32 i = 0; i < FAULT_CLASSES - 1; i++)
-		if (!(since_mark_ms >> (FAULT_NARROWEST_SHIFT + i)))
+		if (i >= first && !(since_mark_ms >> (FAULT_NARROWEST_SHIFT + i)))
 			return i;
 	return FAULT_CLASSES - 1;
 }

@@ -155,7 +155,7 @@ unsafe extern "C" {
         since_mark_ms: u32,
         now_ms: u32,
     ) -> u32;
-    pub fn pghot_hint_fault_class(since_mark_ms: u32) -> u32;
+    pub fn pghot_hint_fault_class(kind: u32, since_mark_ms: u32) -> u32;
     pub fn pghot_aged(
         rec: u32,
         now_ms: u64,

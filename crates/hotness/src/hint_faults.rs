@@ -69,10 +69,10 @@ impl FaultBlocks {
 }
 
 /// The class of a fault by its time since the mark: below 8 ms, 16 ms, and so on; the last of
-/// [`FAULT_CLASSES`] is for all later ones.
-pub fn fault_class(since_mark_ms: u32) -> usize {
-    // SAFETY: a pure function of its argument.
-    unsafe { ffi::pghot_hint_fault_class(since_mark_ms) as usize }
+/// [`FAULT_CLASSES`] is for all later ones. Those in a burst are in one of the last two.
+pub fn fault_class(kind: HintFault, since_mark_ms: u32) -> usize {
+    // SAFETY: a pure function of its arguments.
+    unsafe { ffi::pghot_hint_fault_class(kind as u32, since_mark_ms) as usize }
 }
 
 #[cfg(test)]
@@ -93,6 +93,23 @@ mod tests {
             blocks.note(&quick, page_of(*i), 5000, now_ms) == HintFault::InBurst
         };
         (0..4096).filter(is_in_burst).count()
+    }
+
+    #[test]
+    fn a_fault_is_of_the_class_of_its_time() {
+        let classes = |kind| {
+            let times = [0, 7, 8, 15, 16, 31, 32, 511, 512, 1023, 1024, u32::MAX];
+            times.map(|ms| fault_class(kind, ms))
+        };
+        let by_time = [0, 0, 1, 1, 2, 2, 3, 6, 7, 7, 8, 8];
+        for kind in [HintFault::Counted, HintFault::Left, HintFault::Soon] {
+            assert_eq!(classes(kind), by_time);
+        }
+        // In a burst the mark's age tells nothing of how often a page is touched.
+        assert_eq!(
+            classes(HintFault::InBurst),
+            by_time.map(|class| class.max(7))
+        );
     }
 
     #[test]
@@ -125,11 +142,5 @@ mod tests {
         let only = QuickFaults::new(&rule, 8, false, true);
         assert_eq!(kind(only, 7), HintFault::Soon);
         assert_eq!(kind(only, 8), HintFault::Left);
-    }
-
-    #[test]
-    fn classes_double() {
-        assert_eq!([0, 7, 8, 15, 16].map(fault_class), [0, 0, 1, 1, 2]);
-        assert_eq!([1023, 1024, u32::MAX].map(fault_class), [7, 8, 8]);
     }
 }

@@ -124,7 +124,7 @@ enum hint_fault pghot_hint_fault_kind(const struct quick_faults *quick, struct f
 			       now_ms);
 }
 
-__u32 pghot_hint_fault_class(__u32 since_mark_ms)
+__u32 pghot_hint_fault_class(enum hint_fault kind, __u32 since_mark_ms)
 {
-	return hint_fault_class(since_mark_ms);
+	return hint_fault_class(kind, since_mark_ms);
 }

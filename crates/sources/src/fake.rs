@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pghot_hotness::{Nid, Pfn, Rule, Table};
+use pghot_hotness::{FAULT_CLASSES, Nid, Pfn, Rule, Table};
 
 use crate::bulk::BulkReporter;
 use crate::young::Young;
@@ -101,6 +101,11 @@ pub trait Fake: Send {
 
     /// What it reported.
     fn stats(&self) -> SourceStats;
+
+    /// Hint faults that it saw, by [`pghot_hotness::fault_class`].
+    fn fault_times(&self) -> [u64; FAULT_CLASSES] {
+        [0; FAULT_CLASSES]
+    }
 }
 
 /// Reports the young pages of an owner that `is_due`, but for those that hint faults report.

@@ -107,8 +107,8 @@ fn new_threads(ctx: &mut Ctx) -> Result<()> {
 /// With hint faults alone 95 % of these hot pages took 13 s, and without the sweep more than 40 s.
 /// To clear accessed bits takes an emulator ten times as long as a machine, or longer, so scans get
 /// ten times the CPU time: with the default it took 3 to 16 s, and once more than 40. Beside
-/// another guest on a slow host it is 33 s, so what tells is whose faults count, not the time. From none
-/// to 200,000 come late: page tables may be done before the kernel's first visit.
+/// another guest on a slow host it is 33 s, so what tells is whose faults count, not the time. From
+/// none to 200,000 come late: page tables may be done before the kernel's first visit.
 fn normal_balancing_keeps_its_pace(ctx: &mut Ctx) -> Result<()> {
     const BALANCING: &str = "/proc/sys/kernel/numa_balancing";
     let vm = &ctx.vm;

@@ -205,8 +205,8 @@ impl Demoter {
     fn make_room(&mut self, target: &Target, settings: &Settings, machine: &mut dyn Reclaim) {
         let now_ms = machine.now_ms();
         let resting = self.exchange.resting(now_ms);
-        let moves_were_vain = resting.is_some_and(Rest::is_of_vain_moves);
-        let may_try_longest = !moves_were_vain && now_ms >= self.longest_again_ms;
+        let may_try_longest = now_ms >= self.longest_again_ms
+            && !resting.is_some_and(|rest| self.was_vain_for_longest(rest, settings));
         if resting.is_some() && !may_try_longest {
             return;
         }
@@ -259,7 +259,7 @@ impl Demoter {
         }
         if let Some((pair, fates)) = self.age(nid, &lruvecs, settings, machine)
             && let Ok(after) = self.may_go(nid, settings, machine)
-            && self.note_fates(machine.now_ms(), fates, [&lruvecs, &after])
+            && self.note_fates(machine.now_ms(), fates, [&lruvecs, &after], settings)
         {
             self.judge(target, pair, &after, settings, machine);
         } else if self.agings.get(&nid).is_some_and(Agings::goes_on) {
@@ -297,6 +297,17 @@ impl Demoter {
         if may_go_on && let Some(turn) = self.turns.begin() {
             self.turn.insert(nid, turn);
             self.agings.entry(nid).or_default().reopen();
+        }
+    }
+
+    /// Whether the moves before such a rest would have been in vain too if the longest idle pages
+    /// had gone for them. That promoted pages were not touched again within a moment says nothing
+    /// of places that nobody uses for seconds.
+    fn was_vain_for_longest(&self, rest: Rest, settings: &Settings) -> bool {
+        match rest {
+            Rest::NobodyIdle => false,
+            Rest::TheyCameBack => true,
+            Rest::NotTouchedAgain => self.exchange.takes_counted(settings),
         }
     }
 
@@ -379,7 +390,13 @@ impl Demoter {
 
     /// Takes note of what became of pages that went up, and of those that could have gone by the
     /// lists before and after an aging. Returns whether exchanges go on.
-    fn note_fates(&mut self, now_ms: u64, mut fates: Fates, lists: [&[Lruvec]; 2]) -> bool {
+    fn note_fates(
+        &mut self,
+        now_ms: u64,
+        mut fates: Fates,
+        lists: [&[Lruvec]; 2],
+        settings: &Settings,
+    ) -> bool {
         if fates.looked == 0 {
             return true;
         }
@@ -388,7 +405,7 @@ impl Demoter {
         self.report.touched_again_pages += fates.touched;
         self.report.idle_pages += fates.idle;
         self.report.idle_touched_pages += fates.idle_touched;
-        self.exchange.note_fates(now_ms, fates);
+        self.exchange.note_fates(now_ms, fates, settings);
         self.exchange.resting(now_ms).is_none()
     }
 

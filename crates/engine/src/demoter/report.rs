@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::reclaim::Unable;
-use crate::exchange::{Look, Rest, Round};
+use crate::exchange::{Exchange, Look, Rest, Round};
 use crate::marking::Worth;
 use crate::{QuickFault, Settings};
 
@@ -80,14 +80,20 @@ impl DemoterReport {
     }
 
     /// Which hint faults are quick: as the exchange wants it, or as set. In bursts only while there
-    /// is room.
+    /// is room, or as good as room: memory that has been idle for longer than it takes to count
+    /// accesses, so that whoever is in use now may have its place.
     pub fn quick_fault(&self, settings: &Settings) -> QuickFault {
         let mut quick = QuickFault::as_set(settings);
-        quick.in_bursts &= self.has_room;
+        let long_idle_goes = self.is_proven && self.idle_ms >= Exchange::widest_idle_ms(settings);
+        quick.in_bursts &= self.has_room || (self.is_exchanged() && long_idle_goes);
         if self.is_wanted && self.unable.is_none() {
             quick.within_ms = self.touched_ms;
         }
         quick
+    }
+
+    fn is_exchanged(&self) -> bool {
+        self.unable.is_none() && self.resting.is_none()
     }
 
     /// What it is worth that pages went up lately.

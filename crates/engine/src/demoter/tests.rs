@@ -6,6 +6,7 @@ use super::*;
 use crate::exchange::{FAULT_CLASSES, Fates};
 use crate::{Pattern, Place, Policies, Policy, RecordingTurn};
 
+mod longest;
 mod rounds;
 
 /// Pages of one node, all touched at intervals; `MAX_NR_GENS` generations.
@@ -343,7 +344,9 @@ fn while_it_rests_passes_are_rare() {
         looked: 64,
         ..Fates::default()
     };
-    demoter.exchange.note_fates(node.now_ms, not_touched);
+    demoter
+        .exchange
+        .note_fates(node.now_ms, not_touched, &settings);
     let (end_ms, mut passes) = (node.now_ms + 1000, 0);
     while node.now_ms < end_ms {
         let demand = node.demand(2000);

@@ -24,6 +24,7 @@
 //!   more rarely than before. Hint faults, which come anyway, tell when hot and cold have come much
 //!   further apart at some scale; then a rest is over that followed from the test.
 
+mod rest;
 mod scales;
 mod told;
 
@@ -38,9 +39,6 @@ const IDLE_MAX: f64 = 0.5;
 
 /// A scale that has failed is tried again when hot and cold are so many times further apart.
 const WIDER_GAP: f64 = 1.5;
-
-/// And during a rest, so many times further.
-const WIDER_GAP_AT_REST: f64 = 3.0;
 
 /// While so many times more pages are idle than wait, the scale widens.
 const PLENTY: u64 = 4;
@@ -61,13 +59,6 @@ const TRICKLE_MBPS: u64 = 4;
 
 /// Half of the time for which the rate is saved up, in ms.
 const SAVED_MS: u64 = 500;
-
-/// First and longest rest, in ms.
-const REST_MS: (u64, u64) = (1000, 64_000);
-
-/// How long outcomes are collected before they are judged, in ms, and how many there must be.
-const JUDGED_MS: u64 = 500;
-const JUDGED_PAGES: u64 = 64;
 
 /// How long hint faults are news, in ms: once to twice that, which is some visits of the scanner.
 pub(crate) const NEWS_MS: u64 = 500;
@@ -132,7 +123,7 @@ impl Default for Exchange {
             rate_mbps: FIRST_RATE_MBPS,
             gate: Gate::default(),
             resting: None,
-            rest_ms: REST_MS.0,
+            rest_ms: rest::REST_MS.0,
             gap_at_proof: None,
             fates: Fates::default(),
             sees_fates: false,
@@ -186,13 +177,6 @@ impl Exchange {
         self.rate_mbps
     }
 
-    /// Why it rests, if it does.
-    pub fn resting(&self, now_ms: u64) -> Option<Rest> {
-        self.resting
-            .filter(|(until_ms, _)| now_ms < *until_ms)
-            .map(|(_, why)| why)
-    }
-
     /// Takes note of what came since the last call: hint faults, and outcomes. All numbers only
     /// grow.
     pub fn note(
@@ -223,46 +207,6 @@ impl Exchange {
     /// What the latest hint faults leave of a gap at a narrow scale; none if they are few.
     fn gap(&self, scale: usize) -> f64 {
         self.news().gap(scale).unwrap_or(f64::INFINITY)
-    }
-
-    /// If hot pages went up, those that are left are touched more rarely: then it was worth it, and
-    /// the next rest is short.
-    fn note_gain(&mut self) {
-        let is_wider = |before| self.gap(0) > WIDER_GAP * before;
-        self.has_paid |= !self.sees_fates && self.gap_at_proof.is_some_and(is_wider);
-    }
-
-    /// Takes note of what became of pages that went up.
-    pub fn note_fates(&mut self, now_ms: u64, fates: Fates) {
-        self.fates.add(fates);
-        let Some(is_worth_it) = self.fates.verdict() else {
-            return;
-        };
-        (self.fates, self.sees_fates) = (Fates::default(), true);
-        match is_worth_it {
-            true => self.has_paid = true,
-            false if self.resting.is_none() => {
-                self.has_paid = false;
-                self.fails();
-                self.rest(now_ms, Rest::NotTouchedAgain);
-            }
-            false => {}
-        }
-    }
-
-    fn end_rest(&mut self, now_ms: u64, settings: &Settings) {
-        let Some((until_ms, why)) = self.resting else {
-            return;
-        };
-        let is_over = now_ms >= until_ms;
-        if is_over {
-            self.go_to(0, now_ms);
-        }
-        let is_open = || self.open_scale(WIDER_GAP_AT_REST, settings).is_some();
-        if is_over || (why == Rest::NobodyIdle && is_open()) {
-            self.resting = None;
-            self.rate_mbps = self.rate_mbps.max(4 * TRICKLE_MBPS);
-        }
     }
 
     /// All is tried anew.
@@ -457,41 +401,6 @@ impl Exchange {
         let pages = u32::try_from(pages).unwrap_or(u32::MAX);
         // Nothing is allowed while the gate is closed.
         let _ = self.gate.admit(pages, now_ms);
-    }
-
-    fn judge_outcomes(&mut self, now_ms: u64, all: Outcomes, settings: &Settings) {
-        let promoted = all.promoted.saturating_sub(self.judged.promoted);
-        let returned = all.returned.saturating_sub(self.judged.returned);
-        let seen = promoted + returned;
-        if now_ms.saturating_sub(self.judged_ms) < JUDGED_MS || seen < JUDGED_PAGES {
-            return;
-        }
-        (self.judged, self.judged_ms) = (all, now_ms);
-        if self.resting.is_some() {
-            return;
-        }
-        if returned * 4 >= seen {
-            self.rate_mbps /= 2;
-            if self.rate_mbps < TRICKLE_MBPS {
-                self.rest(now_ms, Rest::TheyCameBack);
-            }
-        } else {
-            self.rate_mbps = (self.rate_mbps * 2).min(limit_mbps(settings));
-        }
-    }
-
-    fn rest(&mut self, now_ms: u64, why: Rest) {
-        for scale in 0..NARROW_SCALES {
-            // Also where the gap was too wide to be tried, or noise would end the rest.
-            self.failed[scale] = self.failed[scale].min(self.gap(scale));
-        }
-        if std::mem::take(&mut self.has_paid) {
-            self.rest_ms = REST_MS.0;
-        }
-        self.gap_at_proof = None;
-        self.resting = Some((now_ms + self.rest_ms, why));
-        self.rest_ms = (self.rest_ms * 2).min(REST_MS.1);
-        (self.is_proven, self.likely) = (false, None);
     }
 }
 

@@ -1,7 +1,6 @@
 //! The time scales, how much may change places, and hint faults by how soon they came after their
 //! marks.
 
-use pghot_hotness::fault_class;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -70,12 +69,6 @@ pub(super) fn least_idle(gap: f64, times: f64) -> f64 {
 }
 
 impl FaultTimes {
-    /// A hint fault came so long after its mark.
-    pub fn count(&mut self, since_mark_ms: u64) {
-        let since_mark_ms = u32::try_from(since_mark_ms).unwrap_or(u32::MAX);
-        self.0[fault_class(since_mark_ms)] += 1;
-    }
-
     /// Those that came within a second of their marks: they follow from what was marked lately.
     pub fn soon(&self) -> u64 {
         self.within(FAULT_CLASSES - 2)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pghot_hotness::{FaultBlocks, HintFault, Table};
+use pghot_hotness::{FAULT_CLASSES, FaultBlocks, HintFault, Table, fault_class};
 
 use super::{DESCRIPTOR, quick_faults};
 use crate::bulk::BulkReporter;
@@ -14,6 +14,7 @@ struct HintFaults {
     config: Config,
     reporter: Arc<BulkReporter>,
     blocks: FaultBlocks,
+    fault_times: [u64; FAULT_CLASSES],
 }
 
 pub(super) fn fake(table: &Arc<Table>, config: &Config) -> Box<dyn Fake> {
@@ -21,6 +22,7 @@ pub(super) fn fake(table: &Arc<Table>, config: &Config) -> Box<dyn Fake> {
         config: config.clone(),
         reporter: BulkReporter::new(table, &config.rule),
         blocks: FaultBlocks::default(),
+        fault_times: [0; FAULT_CLASSES],
     })
 }
 
@@ -43,7 +45,9 @@ impl Fake for HintFaults {
         let since_mark_ms = u32::try_from(ms(since_mark)).unwrap_or(u32::MAX);
         let quick = quick_faults(&self.config);
         let now_ms = ms(now) as u32;
-        let rule = match self.blocks.note(&quick, access.head, since_mark_ms, now_ms) {
+        let kind = self.blocks.note(&quick, access.head, since_mark_ms, now_ms);
+        self.fault_times[fault_class(kind, since_mark_ms)] += 1;
+        let rule = match kind {
             HintFault::Left => return,
             HintFault::Counted => self.config.rule,
             HintFault::Soon | HintFault::InBurst => self.config.rule.at_one_look(),
@@ -54,5 +58,9 @@ impl Fake for HintFaults {
 
     fn stats(&self) -> SourceStats {
         self.reporter.stats()
+    }
+
+    fn fault_times(&self) -> [u64; FAULT_CLASSES] {
+        self.fault_times
     }
 }

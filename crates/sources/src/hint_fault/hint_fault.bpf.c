@@ -69,9 +69,10 @@ static __always_inline enum hint_fault kind_of(struct vm_fault *vmf, __u32 since
 	return hint_fault_kind(&quick, b, key, page, since_ms, now_ms);
 }
 
-static __always_inline void count_time(struct source_stats *s, __u32 since_ms)
+static __always_inline void count_time(struct source_stats *s, enum hint_fault kind,
+				       __u32 since_ms)
 {
-	__u32 class = hint_fault_class(since_ms);
+	__u32 class = hint_fault_class(kind, since_ms);
 
 	if (class < FAULT_CLASSES)
 		s->fault_times[class]++;
@@ -125,7 +126,7 @@ int BPF_PROG(hint_fault, struct folio *folio, struct vm_fault *vmf)
 	if (kind == HINT_FAULT_LEFT) {
 		if (is_tracked(head)) {
 			s->left_faults++;
-			count_time(s, since_ms);
+			count_time(s, kind, since_ms);
 		}
 		return 0;
 	}
@@ -140,6 +141,6 @@ int BPF_PROG(hint_fault, struct folio *folio, struct vm_fault *vmf)
 		s->quick_faults++;
 	if (kind == HINT_FAULT_IN_BURST)
 		s->burst_faults++;
-	count_time(s, since_ms);
+	count_time(s, kind, since_ms);
 	return 0;
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pghot_engine::arbiter::{self, Config, Kind};
+use pghot_engine::exchange::FaultTimes;
 use pghot_hotness::Table;
 use pghot_sources::SOURCES;
 use pghot_sources::fake::{Event, Fake, FolioAccess};
@@ -39,6 +40,13 @@ impl Fakes {
     /// Those that are started.
     pub fn started(&self) -> impl Iterator<Item = &dyn Fake> {
         self.slots.iter().flatten().map(|started| &*started.fake)
+    }
+
+    /// Hint faults by how soon they came after their marks.
+    pub fn fault_times(&self) -> FaultTimes {
+        let mut fakes = self.started();
+        let sees = fakes.find(|fake| fake.descriptor().kind == Kind::HintFaults);
+        FaultTimes(sees.map_or_else(Default::default, Fake::fault_times))
     }
 
     /// Whether hint faults are taken.

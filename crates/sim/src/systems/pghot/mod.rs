@@ -54,7 +54,6 @@ struct Pghot {
     demoter_due_ms: u64,
     is_room_called_for: bool,
     /// Hint faults so far, and which are quick now.
-    faults: FaultTimes,
     quick_fault: QuickFault,
     marking: Marking,
 }
@@ -64,6 +63,7 @@ struct PacedMigrator {
     migrator: Migrator,
     pace: Pace,
     due_ms: u64,
+    wants_room: bool,
     waiting: BTreeMap<Nid, Waiting>,
 }
 
@@ -83,6 +83,7 @@ impl Pghot {
             migrator: Migrator::new(nid, history.clone(), gates.clone(), Journal::default()),
             pace: Pace::default(),
             due_ms: EPOCH_MS,
+            wants_room: false,
             waiting: BTreeMap::new(),
         };
         let mut pghot = Pghot {
@@ -92,7 +93,6 @@ impl Pghot {
             demoter: Demoter::new(history, Turns::default()),
             demoter_due_ms: EPOCH_MS,
             is_room_called_for: false,
-            faults: FaultTimes::default(),
             quick_fault: QuickFault::as_set(&settings),
             marking: Marking::new(
                 world
@@ -164,7 +164,8 @@ impl Pghot {
             let read = read * world.spec.page_weight;
             world.counters.daemon_ns += spent_ns + read as f64 * SECTION_NS;
             paced.due_ms = paced.pace.next_ms(&report, sleep_ms);
-            self.is_room_called_for |= report.wants_room();
+            paced.wants_room = report.wants_room();
+            self.is_room_called_for |= paced.wants_room;
             paced.waiting = report.waiting;
         }
     }
@@ -186,6 +187,10 @@ impl Pghot {
         let spent_ns = host.spent_ns;
         world.counters.daemon_ns += spent_ns;
         self.demoter_due_ms = now_ms + rest_ms + (spent_ns / 1e6) as u64;
+        if !self.demoter.demoted().is_empty() {
+            let waiting = self.migrators.iter_mut().filter(|it| it.wants_room);
+            waiting.for_each(|it| it.due_ms = now_ms);
+        }
         let quick_fault = self.demoter.report().quick_fault(&self.settings);
         if quick_fault != self.quick_fault {
             self.quick_fault = quick_fault;
@@ -211,7 +216,7 @@ impl Pghot {
     /// `weight`.
     fn demand(&self, weight: u64) -> Demand {
         let mut demand = Demand {
-            faults: FaultTimes(self.faults.0.map(|faults| faults * weight)),
+            faults: FaultTimes(self.fakes.fault_times().0.map(|faults| faults * weight)),
             ..Demand::default()
         };
         for paced in &self.migrators {
@@ -309,7 +314,6 @@ impl System for Pghot {
             is_hinted: true,
         };
         let since_mark = Duration::from_millis(latency_ms);
-        self.faults.count(latency_ms);
         self.tell(Event::HintFault(since_mark), &access, world);
         // Between two looks at the free space, the kernel may still promote by itself.
         match world.nodes[node].has_plenty() {

@@ -1,0 +1,59 @@
+//! Pages that have been idle for longer than it takes to count accesses: places for anybody.
+
+use super::*;
+
+/// A node half of whose pages have not been touched for ages.
+fn long_idle() -> Node {
+    let mut node = Node::new(&[(5000, 1), (5000, NEVER)]);
+    node.opened_ms = vec![0, 1000, 998_000, 999_000];
+    node.youngest = 3;
+    for page in &mut node.pages {
+        *page = match page.0 {
+            NEVER => (NEVER, 0, 0),
+            interval_ms => (interval_ms, 3, 999_000),
+        };
+    }
+    node
+}
+
+const NOT_TOUCHED: Fates = Fates {
+    looked: 64,
+    touched: 0,
+    idle: 0,
+    idle_touched: 0,
+};
+
+/// What went up at a narrow scale came too late to be touched again, but half of the tier is idle.
+#[test]
+fn vain_moves_at_a_narrow_scale_say_nothing_of_the_longest_idle() {
+    let settings = Settings::new(Format::Default);
+    let went = |is_widest: bool| {
+        let mut node = long_idle();
+        let mut demoter = Demoter::default();
+        if is_widest {
+            demoter.exchange.go_to_widest(node.now_ms, &settings);
+        }
+        demoter
+            .exchange
+            .note_fates(node.now_ms, NOT_TOUCHED, &settings);
+        let why = demoter.exchange.resting(node.now_ms);
+        assert_eq!(why, Some(Rest::NotTouchedAgain));
+        node.run(&mut demoter, 2000, 900)
+    };
+    assert_eq!(went(false), 2000);
+    assert_eq!(went(true), 0, "they went for those in vain");
+}
+
+/// Memory that comes into use again may have their places at one look, but no others.
+#[test]
+fn faults_in_bursts_count_while_the_longest_idle_go() {
+    let settings = Settings::new(Format::Default);
+    let in_bursts = |node: &mut Node| {
+        let mut demoter = Demoter::default();
+        let went = node.run(&mut demoter, 2000, 900);
+        assert!(went > 0 && !demoter.report().has_room, "{went}");
+        demoter.report().quick_fault(&settings).in_bursts
+    };
+    assert!(in_bursts(&mut long_idle()));
+    assert!(!in_bursts(&mut Node::new(&[(5000, 1), (5000, 300)])));
+}

@@ -1,0 +1,105 @@
+//! What does not pay rests: when, why, and for how long.
+
+use super::scales::{NARROW_SCALES, limit_mbps};
+use super::{Exchange, Fates, Outcomes, Rest, TRICKLE_MBPS, WIDER_GAP};
+use crate::Settings;
+
+/// During a rest a scale is tried again when hot and cold are so many times further apart.
+const WIDER_GAP_AT_REST: f64 = 3.0;
+
+/// First and longest rest, in ms.
+pub(super) const REST_MS: (u64, u64) = (1000, 64_000);
+
+/// How long outcomes are collected before they are judged, in ms, and how many there must be.
+const JUDGED_MS: u64 = 500;
+const JUDGED_PAGES: u64 = 64;
+
+impl Exchange {
+    /// Why it rests, if it does.
+    pub fn resting(&self, now_ms: u64) -> Option<Rest> {
+        self.resting
+            .filter(|(until_ms, _)| now_ms < *until_ms)
+            .map(|(_, why)| why)
+    }
+
+    /// If hot pages went up, those that are left are touched more rarely: then it was worth it, and
+    /// the next rest is short.
+    pub(super) fn note_gain(&mut self) {
+        let is_wider = |before| self.gap(0) > WIDER_GAP * before;
+        self.has_paid |= !self.sees_fates && self.gap_at_proof.is_some_and(is_wider);
+    }
+
+    /// Takes note of what became of pages that went up. If they were in vain, but nobody used the
+    /// places that others could have given, they came too late: then it rests until it is known
+    /// whose places nobody uses for long, because each aging is one generation less to tell it by.
+    pub fn note_fates(&mut self, now_ms: u64, fates: Fates, settings: &Settings) {
+        self.fates.add(fates);
+        let Some(is_worth_it) = self.fates.verdict() else {
+            return;
+        };
+        let places_were_idle = self.fates.were_places_idle();
+        (self.fates, self.sees_fates) = (Fates::default(), true);
+        match is_worth_it {
+            true => self.has_paid = true,
+            false if self.resting.is_none() => {
+                self.has_paid = false;
+                self.fails();
+                self.rest(now_ms, Rest::NotTouchedAgain);
+                if places_were_idle && let Some((until_ms, _)) = &mut self.resting {
+                    *until_ms = (*until_ms).max(now_ms + Exchange::widest_idle_ms(settings));
+                }
+            }
+            false => {}
+        }
+    }
+
+    pub(super) fn end_rest(&mut self, now_ms: u64, settings: &Settings) {
+        let Some((until_ms, why)) = self.resting else {
+            return;
+        };
+        let is_over = now_ms >= until_ms;
+        if is_over {
+            self.go_to(0, now_ms);
+        }
+        let is_open = || self.open_scale(WIDER_GAP_AT_REST, settings).is_some();
+        if is_over || (why == Rest::NobodyIdle && is_open()) {
+            self.resting = None;
+            self.rate_mbps = self.rate_mbps.max(4 * TRICKLE_MBPS);
+        }
+    }
+
+    pub(super) fn judge_outcomes(&mut self, now_ms: u64, all: Outcomes, settings: &Settings) {
+        let promoted = all.promoted.saturating_sub(self.judged.promoted);
+        let returned = all.returned.saturating_sub(self.judged.returned);
+        let seen = promoted + returned;
+        if now_ms.saturating_sub(self.judged_ms) < JUDGED_MS || seen < JUDGED_PAGES {
+            return;
+        }
+        (self.judged, self.judged_ms) = (all, now_ms);
+        if self.resting.is_some() {
+            return;
+        }
+        if returned * 4 >= seen {
+            self.rate_mbps /= 2;
+            if self.rate_mbps < TRICKLE_MBPS {
+                self.rest(now_ms, Rest::TheyCameBack);
+            }
+        } else {
+            self.rate_mbps = (self.rate_mbps * 2).min(limit_mbps(settings));
+        }
+    }
+
+    pub(super) fn rest(&mut self, now_ms: u64, why: Rest) {
+        for scale in 0..NARROW_SCALES {
+            // Also where the gap was too wide to be tried, or noise would end the rest.
+            self.failed[scale] = self.failed[scale].min(self.gap(scale));
+        }
+        if std::mem::take(&mut self.has_paid) {
+            self.rest_ms = REST_MS.0;
+        }
+        self.gap_at_proof = None;
+        self.resting = Some((now_ms + self.rest_ms, why));
+        self.rest_ms = (self.rest_ms * 2).min(REST_MS.1);
+        (self.is_proven, self.likely) = (false, None);
+    }
+}

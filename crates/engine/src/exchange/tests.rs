@@ -339,6 +339,7 @@ fn a_gap_that_was_hardly_too_wide_ends_no_rest() {
     assert!(by_chance.resting(10_500).is_some());
     come(&mut exchange, 10_500, &[0.01, 0.3]);
     assert_eq!(exchange.resting(10_500), None, "a hot set has come");
+    assert_eq!((exchange.rest_ms, by_chance.rest_ms), (1000, 2000), "anew");
 }
 
 #[test]

@@ -69,8 +69,7 @@ static __always_inline enum hint_fault kind_of(struct vm_fault *vmf, __u32 since
 	return hint_fault_kind(&quick, b, key, page, since_ms, now_ms);
 }
 
-static __always_inline void count_time(struct source_stats *s, enum hint_fault kind,
-				       __u32 since_ms)
+static __always_inline void count_time(struct source_stats *s, enum hint_fault kind, __u32 since_ms)
 {
 	__u32 class = hint_fault_class(kind, since_ms);
 

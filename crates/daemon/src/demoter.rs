@@ -29,7 +29,7 @@ pub fn run(shared: &Shared, history: History, cpus: u64, machine: &mut dyn Recla
             for migrator in &shared.migrators {
                 migrator.has_new_room.store(true, Ordering::Relaxed);
             }
-            shared.stop.nudge();
+            shared.stop.tell_of_room();
         }
         for (cgroup, pages) in demoter.demoted() {
             shared.owners.note_demoted(cgroup, *pages, machine.now_ms());

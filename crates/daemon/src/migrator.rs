@@ -50,9 +50,7 @@ pub fn run(
             shared.stop.nudge();
         }
         let is_called = || wants_room && state.has_new_room.load(Ordering::Relaxed);
-        let rest_ms = next_ms.saturating_sub(machine.now_ms());
-        shared
-            .stop
-            .sleep_unless(Duration::from_millis(rest_ms), is_called);
+        let rest = Duration::from_millis(next_ms.saturating_sub(machine.now_ms()));
+        shared.stop.sleep_without_room(rest, is_called);
     }
 }

@@ -21,6 +21,9 @@ pub struct Stop {
     requested: Condvar,
     /// Wakes those who may be called, too.
     nudged: Condvar,
+    /// Wakes migrators. A host has many, and each nudges after a pass, which must not wake all the
+    /// others.
+    has_room: Condvar,
     /// The config file shall be read again.
     reload: Arc<AtomicBool>,
 }
@@ -32,6 +35,7 @@ impl Stop {
         self.flag.store(true, Ordering::Release);
         self.requested.notify_all();
         self.nudged.notify_all();
+        self.has_room.notify_all();
     }
 
     /// Whether it was requested.
@@ -53,15 +57,30 @@ impl Stop {
 
     /// The same, or until somebody nudges and `is_called`.
     pub fn sleep_unless(&self, time: Duration, is_called: impl Fn() -> bool) {
+        self.sleep_on(&self.nudged, time, is_called);
+    }
+
+    /// The same, or until somebody tells of room and `is_called`.
+    pub fn sleep_without_room(&self, time: Duration, is_called: impl Fn() -> bool) {
+        self.sleep_on(&self.has_room, time, is_called);
+    }
+
+    fn sleep_on(&self, condition: &Condvar, time: Duration, is_called: impl Fn() -> bool) {
         let waiting = |_: &mut ()| !self.is_requested() && !is_called();
         let guard = lock(&self.mutex);
-        drop(self.nudged.wait_timeout_while(guard, time, waiting));
+        drop(condition.wait_timeout_while(guard, time, waiting));
     }
 
     /// Has such sleepers look whether they are called.
     pub fn nudge(&self) {
         let _guard = lock(&self.mutex);
         self.nudged.notify_all();
+    }
+
+    /// Has migrators look whether they wait for room.
+    pub fn tell_of_room(&self) {
+        let _guard = lock(&self.mutex);
+        self.has_room.notify_all();
     }
 
     /// Whether the config file shall be read again.
@@ -181,11 +200,19 @@ mod tests {
             let sleeper = scope.spawn(|| {
                 stop.sleep_unless(Duration::from_secs(60), || called.load(Ordering::Relaxed));
             });
+            let migrator = scope.spawn(|| {
+                let is_called = || called.load(Ordering::Relaxed);
+                stop.sleep_without_room(Duration::from_secs(60), is_called);
+            });
             stop.nudge();
+            stop.tell_of_room();
             thread::sleep(Duration::from_millis(20));
-            assert!(!sleeper.is_finished());
+            assert!(!sleeper.is_finished() && !migrator.is_finished());
             called.store(true, Ordering::Relaxed);
             stop.nudge();
+            thread::sleep(Duration::from_millis(20));
+            assert!(!migrator.is_finished(), "a nudge is not for it");
+            stop.tell_of_room();
         });
         assert!(started.elapsed() < Duration::from_secs(30));
     }

@@ -116,8 +116,9 @@ HOTNESS_FN enum hint_fault hint_fault_kind(const volatile struct quick_faults *q
 #define FAULT_NARROWEST_SHIFT 3
 
 /*
- * In a burst that time tells when the scan came by before memory was in use, and not how often it
- * is touched. So such faults are in none of the classes by which that is reckoned.
+ * Of a burst that time tells when memory was marked before it came into use, not how often it is
+ * touched. So these faults are beyond the classes that exchanges compare, unless quick_fault_ms
+ * is above 256.
  */
 #define FAULT_CLASS_IN_BURST (FAULT_CLASSES - 2)
 

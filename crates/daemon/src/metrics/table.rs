@@ -258,7 +258,8 @@ pub const METRICS: &[Metric] = &[
         ("pghot_hint_faults", ""),
         &["until_ms"],
         "Hint faults by how soon they came after their marks: within 8 ms, else within 16, and so \
-         on, or later; none where pghot does not tell the kernel what to mark.",
+         on, or later; those in bursts as half a second at least; none where pghot does not tell \
+         the kernel what to mark.",
         |status, to| to.fault_times(status),
     ),
     counter(

@@ -300,9 +300,9 @@ impl Demoter {
         }
     }
 
-    /// Whether the moves before such a rest would have been in vain too if the longest idle pages
-    /// had gone for them. That promoted pages were not touched again within a moment says nothing
-    /// of places that nobody uses for seconds.
+    /// Whether the moves before a rest would also have been in vain if the longest idle pages had
+    /// gone. Pages that went up at a narrow scale and were not touched again tell nothing of pages
+    /// above that have been idle for seconds.
     fn was_vain_for_longest(&self, rest: Rest, settings: &Settings) -> bool {
         match rest {
             Rest::NobodyIdle => false,

@@ -84,16 +84,13 @@ impl DemoterReport {
     /// accesses, so that whoever is in use now may have its place.
     pub fn quick_fault(&self, settings: &Settings) -> QuickFault {
         let mut quick = QuickFault::as_set(settings);
-        let long_idle_goes = self.is_proven && self.idle_ms >= Exchange::widest_idle_ms(settings);
-        quick.in_bursts &= self.has_room || (self.is_exchanged() && long_idle_goes);
-        if self.is_wanted && self.unable.is_none() {
+        let is_able = self.unable.is_none();
+        let is_widest = self.idle_ms >= Exchange::widest_idle_ms(settings);
+        quick.in_bursts &= self.has_room || (is_able && self.is_proven && is_widest);
+        if self.is_wanted && is_able {
             quick.within_ms = self.touched_ms;
         }
         quick
-    }
-
-    fn is_exchanged(&self) -> bool {
-        self.unable.is_none() && self.resting.is_none()
     }
 
     /// What it is worth that pages went up lately.

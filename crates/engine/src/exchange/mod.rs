@@ -22,7 +22,8 @@
 //!   through memory; twice as long each time in a row. It has paid if at least a quarter were, or,
 //!   where no page of the sample can be looked at, if the pages that are left below are touched
 //!   more rarely than before. Hint faults, which come anyway, tell when hot and cold have come much
-//!   further apart at some scale; then a rest is over that followed from the test.
+//!   further apart at some scale; then a rest is over that followed from the test, and the next is
+//!   a short one. Moves in vain at a narrow scale do not keep the longest idle from going.
 
 mod rest;
 mod scales;
@@ -53,9 +54,8 @@ const LEFT_ALONE_MS: u64 = 10_000;
 const ROUNDS: u32 = 3;
 const ROUNDS_SHORT: u32 = 2;
 
-/// MB a second at the start, and below which an exchange does not pay.
+/// MB a second at the start.
 const FIRST_RATE_MBPS: u64 = 128;
-const TRICKLE_MBPS: u64 = 4;
 
 /// Half of the time for which the rate is saved up, in ms.
 const SAVED_MS: u64 = 500;

@@ -1,7 +1,7 @@
 //! What does not pay rests: when, why, and for how long.
 
 use super::scales::{NARROW_SCALES, limit_mbps};
-use super::{Exchange, Fates, Outcomes, Rest, TRICKLE_MBPS, WIDER_GAP};
+use super::{Exchange, Fates, Outcomes, Rest, WIDER_GAP};
 use crate::Settings;
 
 /// During a rest a scale is tried again when hot and cold are so many times further apart.
@@ -9,6 +9,9 @@ const WIDER_GAP_AT_REST: f64 = 3.0;
 
 /// First and longest rest, in ms.
 pub(super) const REST_MS: (u64, u64) = (1000, 64_000);
+
+/// MB a second below which an exchange does not pay.
+const TRICKLE_MBPS: u64 = 4;
 
 /// How long outcomes are collected before they are judged, in ms, and how many there must be.
 const JUDGED_MS: u64 = 500;
@@ -29,15 +32,16 @@ impl Exchange {
         self.has_paid |= !self.sees_fates && self.gap_at_proof.is_some_and(is_wider);
     }
 
-    /// Takes note of what became of pages that went up. If they were in vain, but nobody used the
-    /// places that others could have given, they came too late: then it rests until it is known
-    /// whose places nobody uses for long, because each aging is one generation less to tell it by.
+    /// Takes note of what became of pages that went up. If they were not touched again, and those
+    /// that could have gone for them stayed idle, they went up too late. Then it rests until it can
+    /// be known which pages have been idle for longest: each aging leaves one generation less to
+    /// tell them by.
     pub fn note_fates(&mut self, now_ms: u64, fates: Fates, settings: &Settings) {
         self.fates.add(fates);
         let Some(is_worth_it) = self.fates.verdict() else {
             return;
         };
-        let places_were_idle = self.fates.were_places_idle();
+        let others_stayed_idle = self.fates.stayed_idle();
         (self.fates, self.sees_fates) = (Fates::default(), true);
         match is_worth_it {
             true => self.has_paid = true,
@@ -45,7 +49,7 @@ impl Exchange {
                 self.has_paid = false;
                 self.fails();
                 self.rest(now_ms, Rest::NotTouchedAgain);
-                if places_were_idle && let Some((until_ms, _)) = &mut self.resting {
+                if others_stayed_idle && let Some((until_ms, _)) = &mut self.resting {
                     *until_ms = (*until_ms).max(now_ms + Exchange::widest_idle_ms(settings));
                 }
             }

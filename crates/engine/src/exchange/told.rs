@@ -10,7 +10,7 @@ use super::scales::least_idle;
 const LOOKED_MIN: u64 = 64;
 
 /// If at most one in so many idle pages is touched, hardly any is.
-const PLACES_ONE_IN: u64 = 64;
+const IDLE_ONE_IN: u64 = 64;
 
 /// If fewer than one in so many were touched, it was not worth it. Of pages that are touched once
 /// in τ or more often e^-2 are not touched within 2 τ, so then three in ten at most were as hot as
@@ -165,8 +165,8 @@ impl Fates {
     }
 
     /// Whether hardly any of the pages that could have gone were touched.
-    pub(super) fn were_places_idle(self) -> bool {
-        self.idle >= LOOKED_MIN && self.idle_touched * PLACES_ONE_IN <= self.idle
+    pub(super) fn stayed_idle(self) -> bool {
+        self.idle >= LOOKED_MIN && self.idle_touched * IDLE_ONE_IN <= self.idle
     }
 
     /// Whether enough were touched, once so many were looked at that it can be said.

@@ -21,6 +21,16 @@ pub(super) const SIZE_MAX_BYTES: u64 = 4 << 30;
 /// Fewer young pages than this are noise: 1 MiB (kscand).
 const USEFUL_MIN_PAGES: u64 = 256;
 
+/// Less memory in the lower tier is not worth that all accessed bits of a process are cleared once a
+/// second, while next to nothing of it is in use: 16 MiB, as much as libraries and heaps have that
+/// hint faults leave out.
+const LITTLE_PAGES: u64 = 4096;
+
+/// Whether a piece is worth another scan soon, by what the last one found.
+pub(super) fn is_useful(young_pages: u64, lower_pages: u64) -> bool {
+    young_pages >= USEFUL_MIN_PAGES || lower_pages >= LITTLE_PAGES
+}
+
 /// Between clearing and reading: a page that is touched less often than once in this time is seen
 /// by chance only. kscand looks at what was touched since the last scan, a whole period.
 const OBSERVE_MAX_MS: u64 = 500;

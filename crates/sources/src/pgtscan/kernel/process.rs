@@ -17,7 +17,7 @@ use crate::kernel::page_tables::clear::Method;
 use crate::pgtscan::UNDER_WAY_MAX_ENTRIES;
 use crate::pgtscan::adapt::{Adapt, Window};
 
-/// Looks at a process without pages in the lower tier; doubled each time.
+/// Looks at a process that has nothing worth a scan in the lower tier; doubled each time.
 pub(super) const LOOK_MIN: Duration = Duration::from_millis(2000);
 pub(super) const LOOK_MAX: Duration = Duration::from_millis(32_000);
 /// When to look again whether there is room for one more.
@@ -60,6 +60,8 @@ pub(super) struct Process {
     pub scans: u32,
     /// Pages in the lower tier, of all pieces since the first.
     pub lower_pages: u64,
+    /// Whether any of these pieces was worth a scan.
+    pub is_useful: bool,
     pub look_again: Duration,
     pub last_read: Option<Duration>,
     /// From clearing to reading.
@@ -84,6 +86,7 @@ impl Process {
             entries: 0,
             scans: 0,
             lower_pages: 0,
+            is_useful: false,
             look_again: LOOK_MIN,
             last_read: None,
             turn: None,
@@ -139,23 +142,25 @@ impl Process {
         }
     }
 
-    /// On to the next piece, or back to the first.
+    /// On to the next piece, or back to the first: the later, the longer nothing was worth a scan.
     pub fn advance(&mut self, now: Duration) {
         let was_last = self.piece.end == ADDRESS_END;
         self.piece = if was_last { 0 } else { self.piece.end }..ADDRESS_END;
         self.last_read = None;
         let due = if !was_last {
             now
-        } else if self.lower_pages == 0 {
-            self.seen();
-            self.look_again = (2 * self.look_again).min(LOOK_MAX);
-            now + self.look_again
-        } else {
+        } else if self.is_useful {
             self.look_again = LOOK_MIN;
             now + self.adapt.period()
+        } else {
+            if self.lower_pages == 0 {
+                self.seen();
+            }
+            self.look_again = (2 * self.look_again).min(LOOK_MAX);
+            now + self.look_again
         };
         if was_last {
-            self.lower_pages = 0;
+            (self.lower_pages, self.is_useful) = (0, false);
         }
         self.then(Step::Look, due);
     }
@@ -278,6 +283,21 @@ mod tests {
         looked.lower_pages = 0;
         looked.advance(NOW);
         assert!(looked.rests());
+    }
+
+    /// Each scan clears the accessed bits of all its memory, for a few pages of libraries.
+    #[test]
+    fn a_process_with_little_in_use_below_is_looked_at_more_and_more_rarely() {
+        let mut process = process(Step::Look, 10, None);
+        let mut after_series = |is_useful| {
+            (process.lower_pages, process.is_useful) = (1000, is_useful);
+            process.advance(NOW);
+            process.due - NOW
+        };
+        let rests = [(); 6].map(|()| after_series(false).as_secs());
+        assert_eq!(rests, [4, 8, 16, 32, 32, 32]);
+        assert_eq!(after_series(true), Adapt::new().period());
+        assert_eq!(after_series(false), 2 * LOOK_MIN);
     }
 
     #[test]

@@ -25,7 +25,7 @@ use crate::kernel::page_tables::clear::{self, ClearCost, FLUSH_DELAY, Method, Pi
 use crate::kernel::page_tables::procs::{Procs, Stat};
 use crate::kernel::page_tables::walk::{Leave, Request, Walked, Walker};
 use crate::kernel::worker::Pace;
-use crate::pgtscan::adapt::{SIZE_MAX_BYTES, Window};
+use crate::pgtscan::adapt::{SIZE_MAX_BYTES, Window, is_useful};
 use crate::pgtscan::{SCAN_CPU_MAX_PERCENT, SCAN_STALL_MAX_MS};
 use crate::young::Young;
 
@@ -197,6 +197,7 @@ impl Scanner {
         process.entries = survey.entries;
         process.lower = survey.lower;
         process.lower_pages += survey.lower_pages;
+        process.is_useful |= is_useful(0, survey.lower_pages);
         process.scans = 0;
         if survey.lower_pages == 0 {
             process.advance(now);
@@ -386,18 +387,20 @@ impl Scanner {
             process.adapt.learn(seen, window, since_last);
             process.entries = survey.entries;
             process.lower = survey.lower;
-            process.lower_pages = if process.is_whole() {
-                survey.lower_pages
-            } else {
-                process.lower_pages
-            };
+            if process.is_whole() {
+                process.lower_pages = survey.lower_pages;
+            }
         }
         process.turn = None;
         process.last_read = Some(now);
         process.scans += 1;
+        // By the other method what is shared is not seen.
+        let is_known = process.is_whole() && process.method == Method::ClearRefs;
+        process.is_useful &= !is_known;
+        process.is_useful |= is_useful(survey.young_pages, survey.lower_pages);
         // Nothing else of the process waits.
         let is_all = process.is_whole() && survey.end.is_none();
-        let may_stay = is_all && (!process.lower.is_empty() || ready > 0);
+        let may_stay = is_all && process.is_useful && (!process.lower.is_empty() || ready > 0);
         if may_stay || self.window().stays(process.scans, ready) {
             process.then(Step::Clear, (cleared_at + process.adapt.period()).max(now));
         } else {

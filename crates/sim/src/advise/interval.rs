@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// By what factor the accesses that the lower tier serves differ between the model and real
-/// kernels, by system: seven of eight measurements in `docs/data/model.json` differ by less. There a
-/// measurement is one half of one run in a guest, and the share that the witness counted is put
+/// kernels, by system: seven of eight measurements in `docs/data/model.json` differ by less. There
+/// a measurement is one half of one run in a guest, and the share that the witness counted is put
 /// against that of the model; shares below [`FAR_SHARE_MIN`] in both are left out. Without
 /// balancing nothing moves, so the model does not err there.
 pub const MODEL_FACTORS: [(&str, f64); 3] = [("none", 1.0), ("numab2", 1.35), ("pghot", 1.76)];

@@ -19,8 +19,9 @@ const HINT_FAULT_NS: f64 = 20_000.0;
 /// pages, without the faults. 53 to 86 µs in three workloads.
 const MOVE_ALONE_NS: f64 = 65_000.0;
 
-/// Demoting a page, and looking at one, such that kswapd takes as long for each page that it demotes
-/// as in guests: 92 µs in `skewed`, 81 in `scan`, 156 in `phase`; in the model 96, 75 and 96.
+/// Demoting a page, and looking at one, such that kswapd takes as long for each page that it
+/// demotes as in guests: 92 µs in `skewed`, 81 in `scan`, 120 in `oversized`, 156 in `phase`; in
+/// the model 96, 75, 115 and 96.
 const DEMOTE_NS: f64 = 60_000.0;
 const RECLAIM_NS: f64 = 3000.0;
 

@@ -21,9 +21,9 @@ pub(super) const SIZE_MAX_BYTES: u64 = 4 << 30;
 /// Fewer young pages than this are noise: 1 MiB (kscand).
 const USEFUL_MIN_PAGES: u64 = 256;
 
-/// Less memory in the lower tier is not worth that all accessed bits of a process are cleared once a
-/// second, while next to nothing of it is in use: 16 MiB, as much as libraries and heaps have that
-/// hint faults leave out.
+/// Less memory in the lower tier is not worth that all accessed bits of a process are cleared once
+/// a second, while next to nothing of it is in use: 16 MiB, as much as libraries have that hint
+/// faults leave out.
 const LITTLE_PAGES: u64 = 4096;
 
 /// Whether a piece is worth another scan soon, by what the last one found.

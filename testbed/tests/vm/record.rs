@@ -126,6 +126,9 @@ fn summary(stdout: &str) -> Result<(f64, f64)> {
 /// How long a moving hot set is recorded.
 const RECORDING_S: f64 = 40.0;
 
+/// So many looks must have seen it move.
+const LOOKS_MIN: usize = 10;
+
 /// One region after the other of 32 MiB in the lower tier, behind 96 MiB that lie idle in the top
 /// tier: the rows that are hot rise.
 fn moving_hot_set(ctx: &mut Ctx) -> Result<()> {
@@ -166,7 +169,7 @@ fn moving_hot_set(ctx: &mut Ctx) -> Result<()> {
         let maps: Value = serde_json::from_str(&draw("--rows 64 --json")?.stdout)?;
         path = hottest_rows(&maps)?;
         // Other guests may have slowed what was timed: the program ended long before the recording.
-        if path.len() >= 10 {
+        if path.len() >= LOOKS_MIN {
             break;
         }
         accesses *= 2.0;
@@ -177,7 +180,7 @@ fn moving_hot_set(ctx: &mut Ctx) -> Result<()> {
     if has_stat {
         vm.write(DAMON_STAT, "Y")?;
     }
-    ensure!(path.len() >= 10, "{path:?}");
+    ensure!(path.len() >= LOOKS_MIN, "{path:?}");
     let rises = path.windows(2).filter(|pair| pair[1] >= pair[0]).count();
     let (first, last) = (path[1], path[path.len() - 2]);
     ensure!(

@@ -15,7 +15,7 @@ use pghot_engine::{Turn, Turns};
 
 use crate::kernel::page_tables::clear::Method;
 use crate::pgtscan::UNDER_WAY_MAX_ENTRIES;
-use crate::pgtscan::adapt::{Adapt, Window};
+use crate::pgtscan::adapt::{Adapt, Window, is_useful};
 
 /// Looks at a process that has nothing worth a scan in the lower tier; doubled each time.
 pub(super) const LOOK_MIN: Duration = Duration::from_millis(2000);
@@ -140,6 +140,15 @@ impl Process {
             // What is cleared must be read in time.
             Step::Flush { .. } | Step::Read { .. } => true,
         }
+    }
+
+    /// Whether a scan that found so many pages in use, of so many in the lower tier, was worth it.
+    pub fn note_use(&mut self, young_pages: u64, lower_pages: u64) {
+        if self.is_whole() && self.method == Method::ClearRefs {
+            // It saw all there is; the other method leaves out what is shared.
+            self.is_useful = false;
+        }
+        self.is_useful |= is_useful(young_pages, lower_pages);
     }
 
     /// On to the next piece, or back to the first: the later, the longer nothing was worth a scan.
@@ -298,6 +307,25 @@ mod tests {
         assert_eq!(rests, [4, 8, 16, 32, 32, 32]);
         assert_eq!(after_series(true), Adapt::new().period());
         assert_eq!(after_series(false), 2 * LOOK_MIN);
+    }
+
+    #[test]
+    fn what_the_last_scan_saw_of_all_decides_whether_the_next_is_worth_it() {
+        let mut process = process(Step::Look, 10, None);
+        let mut after = |method, young_pages, lower_pages| {
+            process.method = method;
+            process.note_use(young_pages, lower_pages);
+            process.is_useful
+        };
+        assert!(!after(Method::ClearRefs, 5, 1000));
+        assert!(after(Method::ClearRefs, 256, 1000), "much of it is in use");
+        assert!(!after(Method::ClearRefs, 5, 1000));
+        assert!(
+            after(Method::ClearRefs, 5, 4096),
+            "more may come to be used"
+        );
+        assert!(after(Method::Cold, 0, 10), "shared memory was left out");
+        assert!(!after(Method::ClearRefs, 0, 10));
     }
 
     #[test]

@@ -390,14 +390,11 @@ impl Scanner {
             if process.is_whole() {
                 process.lower_pages = survey.lower_pages;
             }
+            process.note_use(survey.young_pages, survey.lower_pages);
         }
         process.turn = None;
         process.last_read = Some(now);
         process.scans += 1;
-        // By the other method what is shared is not seen.
-        let is_known = process.is_whole() && process.method == Method::ClearRefs;
-        process.is_useful &= !is_known;
-        process.is_useful |= is_useful(survey.young_pages, survey.lower_pages);
         // Nothing else of the process waits.
         let is_all = process.is_whole() && survey.end.is_none();
         let may_stay = is_all && process.is_useful && (!process.lower.is_empty() || ready > 0);

@@ -14,6 +14,7 @@ use pghot_sim::run::{Run, Sample, Simulation};
 use pghot_sim::scenario::{Mode, ProcessSpec, Recorded, Scenario};
 use pghot_testbed::Machine;
 use pghot_witness::report::Slice;
+use pghot_workloads::plan::Plan;
 use pghot_workloads::plans::{self, Size};
 use serde::{Deserialize, Serialize};
 
@@ -189,7 +190,7 @@ fn scenario(outcome: &Outcome, outcomes: &[Outcome]) -> Result<Option<Scenario>>
         mode: Mode::Exact,
         seed: setting.seed,
         seconds: 4.0 * elapsed_s,
-        slice_us: 1000,
+        slice_us: slice_us(&plan, access_ns, setting.threads),
         sample_ms: 100,
         machine: emulated::machine(
             emulated::nodes(&nodes.collect::<Vec<_>>(), Some(free_mib)),
@@ -211,6 +212,16 @@ fn scenario(outcome: &Outcome, outcomes: &[Outcome]) -> Result<Option<Scenario>>
             ..ProcessSpec::default()
         }],
     }))
+}
+
+/// How long a slice of the model is, in µs: a phase ends with one, so the shortest phase must have
+/// many.
+fn slice_us(plan: &Plan, access_ns: f64, threads: u32) -> u64 {
+    const USUAL_US: u64 = 1000;
+    const SLICES_A_PHASE: f64 = 16.0;
+    let shortest = plan.phases.iter().map(|phase| phase.accesses).min();
+    let phase_us = shortest.unwrap_or(0) as f64 * access_ns / 1000.0 / f64::from(threads.max(1));
+    ((phase_us / SLICES_A_PHASE) as u64).clamp(1, USUAL_US)
 }
 
 /// Of the first half of a time and of the second, by counts since the start; of the first node and
@@ -307,6 +318,18 @@ mod tests {
         wrong.guest.near[1] = 0.06;
         wrong.guest.up_pages = 1000;
         assert!(!wrong.places_agree() && !wrong.moves_agree());
+    }
+
+    /// Twenty thousand phases of half a millisecond.
+    #[test]
+    fn short_phases_take_no_longer_than_they_are() {
+        let mut short = guest("none");
+        short.setting.workload = "flutter".into();
+        short.done = serde_json::json!({"elapsed_s": 0.4});
+        let run = play(&short, &[short.clone()], &mut |_| {})
+            .unwrap()
+            .unwrap();
+        assert!((0.39..0.43).contains(&run.elapsed_s), "{}", run.elapsed_s);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::commit::commit;
 use crate::guest::{Growth, Snapshot, Watchers};
 use crate::room;
 use crate::setting::Setting;
@@ -45,6 +46,12 @@ pub struct Outcome {
     pub setting: Setting,
     /// `uname -r` of the guest.
     pub release: String,
+    /// See [`crate::commit::commit`]; empty where there is no repository.
+    #[serde(default)]
+    pub commit: String,
+    /// The emulator.
+    #[serde(default)]
+    pub emulator: String,
     /// Whether hot pages could pay for being moved.
     pub pays: bool,
     /// Pages that the top tier had room for.
@@ -200,6 +207,8 @@ impl Guest {
         let outcome = Outcome {
             setting: setting.clone(),
             release: vm.read("/proc/sys/kernel/osrelease")?.trim().to_owned(),
+            commit: commit().unwrap_or_default(),
+            emulator: pghot_testbed::emulator_version()?,
             pays: workload.pays,
             room_pages: room_mib << 8,
             ready: ran.ready,

@@ -9,6 +9,7 @@
 //! | [`cell`] | one workload under one system: what is run and what is kept of it |
 //! | [`setting`] | what a cell runs, and its name |
 //! | [`room`] | the top tier's free memory when a workload begins: the same for all systems |
+//! | [`commit`] | what is measured, by its last commit |
 //! | [`guest`] | counters and CPU time of the guest, before and after |
 //! | [`matrix`] | which cells there are, and those that are done |
 //! | [`score`] | from counts to modelled time |
@@ -23,6 +24,7 @@
 pub mod advice;
 pub mod bounds;
 pub mod cell;
+pub mod commit;
 pub mod guest;
 pub mod kernel_tables;
 pub mod matrix;

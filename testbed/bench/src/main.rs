@@ -16,7 +16,7 @@ use pghot_bench::progress::Progress;
 use pghot_bench::report::{self, Cell, Failure, Results, published};
 use pghot_bench::score::Costs;
 use pghot_bench::setting::Setting;
-use pghot_bench::summary::summarize;
+use pghot_bench::summary::{Runs, summarize};
 use pghot_bench::systems::{self, SYSTEMS};
 use pghot_bench::workloads;
 use pghot_testbed::{Kernel, Machine};
@@ -60,6 +60,12 @@ struct Args {
     #[arg(long, value_name = "N", visible_alias = "rounds")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: Option<u64>,
+
+    /// The seed of the first of them; with `--store`, runs of other seeds that are stored stay, so
+    /// that more can be added to them on another day
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=1000))]
+    first_seed: u64,
 
     /// About how long a run lasts by the guest's clock, which says how much a workload does;
     /// without, as the preset says
@@ -209,6 +215,7 @@ fn matrix(args: &Args, left_out: &mut Vec<Failure>) -> Result<Matrix> {
             false => args.kernels.clone(),
         },
         seeds: args.seeds.unwrap_or(preset.seeds()),
+        first_seed: args.first_seed,
         warms_up: preset == Preset::Demo,
         guest_s: args.guest_s.unwrap_or(preset.guest_s()),
         threads: args.threads,
@@ -429,7 +436,10 @@ fn publish(
     let bench_json = args.out.join("bench.json");
     match (&args.store, &advice) {
         (Some(docs), Some(checked)) => report::docs::store_advice(&bench_json, checked, docs)?,
-        (Some(docs), None) => report::docs::store(&bench_json, &pairs, docs)?,
+        (Some(docs), None) => {
+            let runs = Runs::of_all(outcomes, &costs);
+            report::docs::store(&bench_json, runs, &pairs, docs)?;
+        }
         (None, _) => {}
     }
     print!("{}", report::table(&groups));

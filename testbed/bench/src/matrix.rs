@@ -30,6 +30,8 @@ pub struct Matrix {
     pub kernels: Vec<String>,
     /// Runs of each.
     pub seeds: u64,
+    /// The seed of the first of them.
+    pub first_seed: u64,
     /// Whether a run of each comes first that does not count.
     pub warms_up: bool,
     /// About how long each run takes by the guest's clock, without balancing, in s: what a
@@ -53,7 +55,11 @@ impl Matrix {
         let workloads: Vec<Workload> = workloads.filter_map(|name| workloads::find(name)).collect();
         let mut cells = Vec::new();
         for kernel in &self.kernels {
-            for seed in u64::from(!self.warms_up)..=self.seeds {
+            let warm_up = self.warms_up.then_some(0);
+            for seed in warm_up
+                .into_iter()
+                .chain(self.first_seed..self.first_seed + self.seeds)
+            {
                 for workload in &workloads {
                     for backing in self.backings_of(workload) {
                         cells.extend(self.cells_in_turn(kernel, seed, workload, &backing));
@@ -192,6 +198,7 @@ mod tests {
             backings: vec!["anon".into()],
             kernels: vec!["7".into()],
             seeds: 2,
+            first_seed: 1,
             warms_up: false,
             guest_s: 2,
             threads: 1,
@@ -208,6 +215,27 @@ mod tests {
             order,
             [(1, "none"), (1, "pghot"), (2, "pghot"), (2, "none")]
         );
+    }
+
+    #[test]
+    fn seeds_go_on_where_others_ended() {
+        let more = Matrix {
+            first_seed: 4,
+            ..matrix()
+        };
+        let seeds = |matrix: &Matrix| -> Vec<u64> {
+            let cells = matrix.cells().into_iter();
+            cells
+                .filter(|cell| cell.system == "none")
+                .map(|cell| cell.seed)
+                .collect()
+        };
+        assert_eq!(seeds(&more), [4, 5]);
+        let warm = Matrix {
+            warms_up: true,
+            ..more
+        };
+        assert_eq!(seeds(&warm), [0, 4, 5]);
     }
 
     #[test]

@@ -26,6 +26,8 @@ pub fn outcome(workload: &str, system: &str) -> Outcome {
             room_percent: 100,
         },
         release: "7.2".to_owned(),
+        commit: "a".to_owned(),
+        emulator: "QEMU".to_owned(),
         pays: true,
         room_pages: 0,
         ready: Value::Null,

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
@@ -11,11 +10,11 @@ use super::accuracy::{self, array};
 use super::advice;
 use super::demo;
 use super::figure::figure;
+use super::results::{short_table, sweep_table, table};
 use crate::advice::Checked;
-use crate::measures::with_commas;
+use crate::commit::commit;
 use crate::model::{HELD_OUT, Pair};
-use crate::preset::SWEPT;
-use crate::systems;
+use crate::summary::Runs;
 
 /// Around a table of results.
 const RESULTS_HERE: &str = "<!-- results -->";
@@ -61,22 +60,30 @@ const DEMO: Stored = (
     &[("../README.md", DEMO_HERE, demo::stored::table)],
 );
 
-/// Takes what a comparison wrote into `docs`: its groups as data, and the table of the document;
-/// and the same of the comparison with the simulator, if there was one. Groups of other workloads,
-/// kernels and kinds of memory stay as an earlier comparison wrote them: all of them take days.
-pub fn store(bench_json: &Path, pairs: &[Pair], docs: &Path) -> Result<()> {
+/// Takes the runs of a comparison into `docs`, and makes its tables; and the same of the comparison
+/// with the simulator, if there was one. Other runs stay as they were measured: all of them take
+/// days.
+pub fn store(bench_json: &Path, new: Vec<Runs>, pairs: &[Pair], docs: &Path) -> Result<()> {
     let all: Value = serde_json::from_str(&read(bench_json)?)?;
-    let mut new: Vec<Value> = array(&all["groups"]).cloned().collect();
-    for group in &mut new {
-        group["commit"] = commit()?.into();
-        group["emulator"] = all["emulator"].clone();
-        group["releases"] = releases(&all).into();
-    }
-    let groups = with_earlier(new, &stored(&docs.join(RESULTS.0))?, &all["costs"])?;
+    let earlier: Vec<Runs> = match stored(&docs.join(RESULTS.0))? {
+        Value::Null => Vec::new(),
+        earlier => {
+            let has_runs =
+                earlier["costs"] == all["costs"] || array(&earlier["groups"]).count() == 0;
+            ensure!(
+                has_runs,
+                "the stored results were scored by other costs: measure all workloads anew, or \
+                 remove docs/{}",
+                RESULTS.0
+            );
+            serde_json::from_value(earlier["groups"].clone())
+                .context("the stored results are damaged")?
+        }
+    };
     let data = json!({
         "machine": all["machine"],
         "costs": all["costs"],
-        "groups": groups,
+        "groups": with_earlier(new, earlier),
     });
     put(&RESULTS, &data, docs)?;
     if pairs.is_empty() {
@@ -147,18 +154,15 @@ pub fn store_demo(demo_json: &Path, docs: &Path) -> Result<()> {
     )
 }
 
-/// New groups, and earlier ones of other cells. Modelled times are only comparable if everything
-/// costs the same.
-fn with_earlier(new: Vec<Value>, earlier: &Value, costs: &Value) -> Result<Vec<Value>> {
-    let key = |group: &Value| ["workload", "kernel", "backing"].map(|name| group[name].clone());
-    let kept = others(&earlier["groups"], &new, key);
-    ensure!(
-        kept.is_empty() || earlier["costs"] == *costs,
-        "the stored results were scored by other costs: measure all workloads anew, or remove \
-         docs/{}",
-        RESULTS.0
-    );
-    Ok([new, kept].concat())
+/// Earlier runs, and the new ones.
+fn with_earlier(new: Vec<Runs>, mut all: Vec<Runs>) -> Vec<Runs> {
+    for new in new {
+        match all.iter_mut().find(|runs| runs.is_same(&new)) {
+            Some(runs) => runs.add(new),
+            None => all.push(new),
+        }
+    }
+    all
 }
 
 fn read(path: &Path) -> Result<String> {
@@ -180,16 +184,6 @@ fn put((name, parts): &Stored, data: &Value, docs: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What was measured.
-fn commit() -> Result<String> {
-    let output = Command::new("git")
-        .args(["rev-parse", "--short=12", "HEAD"])
-        .output()
-        .context("cannot run git")?;
-    ensure!(output.status.success(), "this is no git repository");
-    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
-}
-
 fn releases(all: &Value) -> Vec<&str> {
     let mut releases: Vec<&str> = array(&all["cells"])
         .filter_map(|cell| cell["release"].as_str())
@@ -206,193 +200,39 @@ fn with_part(document: &str, marker: &str, text: &str) -> Result<String> {
     Ok([parts[0], marker, "\n\n", text, "\n", marker, parts[2]].concat())
 }
 
-/// Those first in which pghot does worst.
-fn sorted_groups(data: &Value) -> Vec<&Value> {
-    let mut groups: Vec<&Value> = array(&data["groups"]).collect();
-    groups.sort_by(|a, b| behind(b).total_cmp(&behind(a)));
-    groups
-}
-
-/// A row for each workload: what is to be won or lost at all, and who wins it.
-fn short_table(data: &Value) -> String {
-    let mut text = "| workload | kernel | `numa_balancing=2` | DAMON | pghot | possible |\n\
-                    |---|---|---|---|---|---|\n"
-        .to_owned();
-    for group in sorted_groups(data) {
-        let of = |name: &str| group[name].as_str().unwrap_or_default();
-        let percent = |system| signed(against_none(group, system));
-        text += &format!(
-            "| {} | {} | {} | {} | {} | {} |\n",
-            of("workload"),
-            of("kernel"),
-            percent("numab2"),
-            percent("damon"),
-            percent("pghot"),
-            signed(possible(group))
-        );
-    }
-    text
-}
-
-/// A row for each workload.
-fn table(data: &Value) -> String {
-    let is_shown = |system: &str| system != "none" && !SWEPT.contains(&system);
-    table_of(sorted_groups(data), is_shown)
-}
-
-/// A row for each workload of the sweep over DAMON's settings.
-fn sweep_table(data: &Value) -> String {
-    let mut groups = sorted_groups(data);
-    groups.retain(|group| SWEPT.iter().any(|system| line(group, system).is_some()));
-    table_of(groups, |system| system.starts_with("damon"))
-}
-
-fn table_of(groups: Vec<&Value>, is_shown: impl Fn(&str) -> bool) -> String {
-    let mut systems: Vec<&str> = Vec::new();
-    for line in groups.iter().flat_map(|group| array(&group["lines"])) {
-        let system = line["system"].as_str().unwrap_or_default();
-        if is_shown(system) && !systems.contains(&system) {
-            systems.push(system);
-        }
-    }
-    let mut text = format!(
-        "| workload | kernel | guest, s | {} | verdict |\n",
-        systems.join(" | ")
-    );
-    text += &"|---".repeat(systems.len() + 4);
-    text += "|\n";
-    for group in groups {
-        let of = |name: &str| group[name].as_str().unwrap_or_default();
-        let cells: Vec<String> = systems.iter().map(|system| cell(group, system)).collect();
-        text += &format!(
-            "| {} | {} | {} | {} | {} |\n",
-            of("workload"),
-            of("kernel"),
-            length(group),
-            cells.join(" | "),
-            of("verdict")
-        );
-    }
-    text
-}
-
-pub(super) fn line<'a>(group: &'a Value, system: &str) -> Option<&'a Value> {
-    array(&group["lines"]).find(|line| line["system"] == *system)
-}
-
-pub(super) fn total_s(line: &Value) -> f64 {
-    line["total_s"]["median"].as_f64().unwrap_or(f64::NAN)
-}
-
-/// How long a run without balancing took by the guest's clock, in s.
-fn length(group: &Value) -> String {
-    let none = line(group, "none").map(|none| &none["measures"]["guest_s"]["median"]);
-    let seconds = none.and_then(Value::as_f64);
-    seconds.map_or("–".to_owned(), |seconds| format!("{seconds:.0}"))
-}
-
-/// How many times longer pghot takes than the best of the others.
-fn behind(group: &Value) -> f64 {
-    let is_rival = |line: &&Value| {
-        let system = line["system"].as_str().unwrap_or_default();
-        !system.starts_with("pghot") && !systems::is_bound(system)
-    };
-    let times = array(&group["lines"]).filter(is_rival).map(total_s);
-    let best = times.fold(f64::INFINITY, f64::min);
-    line(group, "pghot").map_or(0.0, |pghot| total_s(pghot) / best)
-}
-
-/// In percent.
-fn signed(percent: Option<f64>) -> String {
-    percent.map_or("–".to_owned(), |percent| format!("{percent:+.1} %"))
-}
-
-/// How much longer it takes with foresight than doing nothing, in percent.
-fn possible(group: &Value) -> Option<f64> {
-    let none = line(group, "none")?;
-    Some(100.0 * (group["foresight_s"].as_f64()? / total_s(none) - 1.0))
-}
-
-/// How much longer than doing nothing, in percent.
-fn against_none(group: &Value, system: &str) -> Option<f64> {
-    let (none, line) = (line(group, "none")?, line(group, system)?);
-    Some(100.0 * (total_s(line) / total_s(none) - 1.0))
-}
-
-/// What one system does: time against doing nothing, share of the accesses served near, moves.
-fn cell(group: &Value, system: &str) -> String {
-    let (Some(percent), Some(line)) = (against_none(group, system), line(group, system)) else {
-        return "–".into();
-    };
-    let median = |name: &str| line["measures"][name]["median"].as_f64();
-    let near = median("near_share").map_or("–".into(), |share| format!("{share:.2}"));
-    let moves = median("kernel_moves").map_or("–".into(), with_commas);
-    format!(
-        "{percent:+.1} %, {near} near, {moves} moves, {} runs",
-        line["runs"]
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn group(workload: &str, times: [f64; 3]) -> Value {
-        let lines = ["none", "numab2", "pghot"].iter().zip(times);
-        let lines: Vec<Value> = lines
-            .map(|(system, s)| {
-                json!({
-                    "system": system, "runs": 3, "total_s": {"median": s},
-                    "measures": {
-                        "near_share": {"median": 0.5},
-                        "kernel_moves": {"median": 1234.0},
-                        "guest_s": {"median": 20.4},
-                    },
-                })
-            })
-            .collect();
-        json!({
-            "workload": workload, "kernel": "6.12", "lines": lines, "verdict": "so",
-            "foresight_s": 1.0,
-        })
-    }
-
-    #[test]
-    fn losses_stand_first() {
-        let data =
-            json!({"groups": [group("won", [4.0, 3.0, 2.0]), group("lost", [4.0, 2.0, 3.0])]});
-        let table = table(&data);
-        let rows: Vec<&str> = table.lines().collect();
-        assert_eq!(
-            rows[0],
-            "| workload | kernel | guest, s | numab2 | pghot | verdict |"
-        );
-        assert_eq!(rows[1], "|---|---|---|---|---|---|");
-        let lost = "| lost | 6.12 | 20 | -50.0 %, 0.50 near, 1,234 moves, 3 runs | \
-                    -25.0 %, 0.50 near, 1,234 moves, 3 runs | so |";
-        assert_eq!(rows[2], lost);
-        assert!(rows[3].starts_with("| won "));
-        let short = short_table(&data);
-        let rows: Vec<&str> = short.lines().collect();
-        assert_eq!(rows[2], "| lost | 6.12 | -50.0 % | – | -25.0 % | -75.0 % |");
-    }
+    use crate::score::Costs;
+    use crate::testing::outcome;
 
     #[test]
     fn other_workloads_stay_as_they_were_measured() {
-        let earlier = json!({
-            "costs": 1,
-            "groups": [group("a", [4.0, 3.0, 2.0]), group("b", [4.0, 3.0, 2.0])],
-        });
-        let new = || vec![group("b", [9.0, 8.0, 7.0])];
-        let all = with_earlier(new(), &earlier, &json!(1)).unwrap();
-        let times: Vec<_> = all.iter().map(|it| total_s(&it["lines"][0])).collect();
-        assert_eq!(times, [9.0, 4.0]);
-        let error = with_earlier(new(), &earlier, &json!(2)).unwrap_err();
+        let runs = |workloads: &[&str]| {
+            let cells = workloads.iter().map(|name| outcome(name, "none"));
+            Runs::of_all(&cells.collect::<Vec<_>>(), &Costs::stated())
+        };
+        let all = with_earlier(runs(&["b", "c"]), runs(&["a", "b"]));
+        let names: Vec<_> = all
+            .iter()
+            .map(|it| (it.workload.as_str(), it.runs.len()))
+            .collect();
+        assert_eq!(names, [("a", 1), ("b", 1), ("c", 1)]);
+    }
+
+    #[test]
+    fn results_of_other_costs_are_not_mixed() {
+        let folder = tempfile::tempdir().unwrap();
+        let new = folder.path().join("bench.json");
+        fs::write(&new, r#"{"costs": 2}"#).unwrap();
+        fs::create_dir(folder.path().join("data")).unwrap();
+        fs::write(
+            folder.path().join(RESULTS.0),
+            r#"{"costs": 1, "groups": [1]}"#,
+        )
+        .unwrap();
+        let error = store(&new, Vec::new(), &[], folder.path()).unwrap_err();
         assert!(error.to_string().contains("other costs"), "{error}");
-        assert_eq!(
-            with_earlier(new(), &Value::Null, &json!(2)).unwrap().len(),
-            1
-        );
     }
 
     #[test]

@@ -3,31 +3,30 @@
 
 use serde_json::Value;
 
-use super::accuracy::array;
-use super::docs::{line, total_s};
+use super::results::{Row, rows};
 
 /// Up to here two times count as the same, in percent.
 const EVEN_PERCENT: f64 = 1.0;
 
 /// Of each workload, by how much pghot takes longer than `numa_balancing=2`, in percent.
-fn compared(data: &Value) -> Vec<(&str, f64)> {
-    let mut compared: Vec<_> = array(&data["groups"])
-        .filter_map(|group| {
-            let (own, kernel) = (line(group, "pghot")?, line(group, "numab2")?);
-            let percent = 100.0 * (total_s(own) / total_s(kernel) - 1.0);
-            Some((group["workload"].as_str()?, percent))
-        })
-        .collect();
+fn compared(rows: &[Row]) -> Vec<(&str, f64)> {
+    let compared = rows.iter().filter_map(|row| {
+        let (own_s, kernel_s) = (row.total_s("pghot")?, row.total_s("numab2")?);
+        let percent = 100.0 * (own_s / kernel_s - 1.0);
+        Some((row.group.workload.as_str(), percent))
+    });
+    let mut compared: Vec<_> = compared.collect();
     compared.sort_by(|a, b| a.1.total_cmp(&b.1));
     compared
 }
 
 /// How many runs a time is of.
-fn runs(data: &Value) -> String {
-    let groups = array(&data["groups"]);
-    let lines = groups.flat_map(|group| ["pghot", "numab2"].map(|system| line(group, system)));
-    let runs = lines.flatten().filter_map(|line| line["runs"].as_u64());
-    let (min, max) = runs.fold((u64::MAX, 0), |(min, max), runs| {
+fn runs(rows: &[Row]) -> String {
+    let lines = rows
+        .iter()
+        .flat_map(|row| ["pghot", "numab2"].map(|system| row.group.line(system)));
+    let runs = lines.flatten().map(|line| line.runs);
+    let (min, max) = runs.fold((usize::MAX, 0), |(min, max), runs| {
         (min.min(runs), max.max(runs))
     });
     match (min, max) {
@@ -39,7 +38,8 @@ fn runs(data: &Value) -> String {
 
 /// What stands below the picture of the README.
 pub fn figure(data: &Value) -> String {
-    let compared = compared(data);
+    let rows = rows(data);
+    let compared = compared(&rows);
     let [(best, least), .., (worst, most)] = compared[..] else {
         return String::new();
     };
@@ -53,7 +53,7 @@ pub fn figure(data: &Value) -> String {
         compared.len() - less - more,
         in_words(least),
         in_words(most),
-        runs(data)
+        runs(&rows)
     )
 }
 
@@ -67,15 +67,13 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::report::results::tests::stored;
 
     #[test]
     fn wins_losses_and_draws_are_counted() {
-        let group = |workload: &str, numab2: f64, runs: u64| {
-            let line = |system: &str, s: f64| {
-                let total_s = json!({"median": s});
-                json!({"system": system, "runs": runs, "total_s": total_s})
-            };
-            json!({"workload": workload, "lines": [line("numab2", numab2), line("pghot", 10.0)]})
+        let group = |workload: &str, numab2: f64, runs: usize| {
+            let (numab2, pghot) = (vec![numab2; runs], vec![10.0; runs]);
+            stored(workload, &[("numab2", &numab2), ("pghot", &pghot)])
         };
         let groups = [
             group("won", 20.0, 1),
@@ -88,7 +86,9 @@ mod tests {
                         time, one run each.\n";
         assert_eq!(figure(&json!({"groups": groups})), expected);
         assert_eq!(
-            runs(&json!({"groups": [group("a", 1.0, 1), group("b", 1.0, 3)]})),
+            runs(&rows(
+                &json!({"groups": [group("a", 1.0, 1), group("b", 1.0, 3)]})
+            )),
             "1 to 3 runs each"
         );
         assert_eq!(figure(&json!({"groups": []})), "");

@@ -24,6 +24,7 @@ pub mod docs;
 mod figure;
 mod kernel;
 pub mod published;
+mod results;
 
 /// All that is written.
 #[derive(Debug, Serialize)]

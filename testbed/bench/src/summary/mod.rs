@@ -1,5 +1,6 @@
 //! Medians and spreads of the runs of each workload under each system.
 
+mod run;
 mod significance;
 mod verdict;
 
@@ -8,12 +9,13 @@ use std::collections::BTreeMap;
 use pghot_workloads::spread::{Spread, median};
 use serde::Serialize;
 
-use crate::bounds;
 use crate::cell::Outcome;
-use crate::measures::{self, Idle, TOTAL_S};
+use crate::measures::{self, TOTAL_S};
 use crate::score::Costs;
 use crate::systems;
 use verdict::verdict;
+
+pub use run::{Run, Runs};
 
 /// One system at one workload.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -47,7 +49,7 @@ impl Line {
 pub struct Group {
     /// The kernel's name.
     pub kernel: String,
-    /// The workload.
+    /// The workload, and its room if that is not the usual one.
     pub workload: String,
     /// Its kind of memory.
     pub backing: String,
@@ -63,43 +65,39 @@ pub struct Group {
     pub verdict: String,
 }
 
-/// All groups of these cells, in their order.
-pub fn summarize(outcomes: &[Outcome], costs: &Costs) -> Vec<Group> {
-    let group = |([kernel, workload, backing], members): ([&str; 3], Vec<&Outcome>)| {
-        let lines = lines(&members, costs);
-        let pays = members.iter().all(|member| member.pays);
-        let oracle = members.iter().map(|member| bounds::oracle_s(member, costs));
-        let oracle_s = median(oracle).unwrap_or(0.0);
-        let foresight = members
-            .iter()
-            .filter_map(|member| bounds::foresight_s(member, costs));
+impl Group {
+    /// Of these runs.
+    pub fn new(of: &Runs) -> Group {
+        let lines = lines(&of.runs);
+        let oracle_s = median(of.runs.iter().map(|run| run.oracle_s)).unwrap_or(0.0);
         Group {
-            kernel: kernel.to_owned(),
-            workload: workload.to_owned(),
-            backing: backing.to_owned(),
-            pays,
+            kernel: of.kernel.clone(),
+            workload: of.workload.clone(),
+            backing: of.backing.clone(),
+            pays: of.pays,
             oracle_s,
-            foresight_s: median(foresight),
-            verdict: verdict(&lines, pays, oracle_s),
+            foresight_s: median(of.runs.iter().filter_map(|run| run.foresight_s)),
+            verdict: verdict(&lines, of.pays, oracle_s),
             lines,
         }
-    };
-    let key = |outcome: &'_ Outcome| {
-        let of = &outcome.setting;
-        [of.kernel.clone(), of.subject(), of.backing.clone()]
-    };
-    let mut keys: Vec<[String; 3]> = outcomes.iter().map(key).collect();
-    keys = in_order(keys);
-    let members = |wanted: &[String; 3]| outcomes.iter().filter(|o| key(o) == *wanted).collect();
-    let groups = keys.iter().map(|wanted| {
-        let names = [&wanted[0], &wanted[1], &wanted[2]].map(String::as_str);
-        group((names, members(wanted)))
-    });
-    groups.collect()
+    }
+
+    /// What a system did.
+    pub fn line(&self, system: &str) -> Option<&Line> {
+        self.lines.iter().find(|line| line.system == system)
+    }
+}
+
+/// All groups of these cells, in their order.
+pub fn summarize(outcomes: &[Outcome], costs: &Costs) -> Vec<Group> {
+    Runs::of_all(outcomes, costs)
+        .iter()
+        .map(Group::new)
+        .collect()
 }
 
 /// Each once, where it was first.
-fn in_order<T: PartialEq>(all: Vec<T>) -> Vec<T> {
+pub(crate) fn in_order<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
     let mut seen = Vec::new();
     for item in all {
         if !seen.contains(&item) {
@@ -109,31 +107,26 @@ fn in_order<T: PartialEq>(all: Vec<T>) -> Vec<T> {
     seen
 }
 
-fn lines(members: &[&Outcome], costs: &Costs) -> Vec<Line> {
-    let system = |member: &&Outcome| member.setting.system.clone();
-    let idle = Idle::of(members);
-    let line = |name: String| {
-        let runs = members.iter().filter(|member| system(member) == name);
-        let runs: Vec<BTreeMap<_, f64>> = runs.map(|run| measures::of(run, costs, idle)).collect();
-        let spread = |measure: &str| {
+fn lines(runs: &[Run]) -> Vec<Line> {
+    let line = |system: &str| {
+        let runs: Vec<&Run> = runs.iter().filter(|run| run.system == system).collect();
+        let values = |measure: &str| -> Vec<f64> {
             // A run in which it has no meaning is no number.
-            Spread::of(runs.iter().filter_map(|run| run.get(measure).copied()))
+            runs.iter().filter_map(|run| run.get(measure)).collect()
         };
         let names = measures::MEASURES.iter().map(|measure| measure.name);
+        let totals_s = values(TOTAL_S);
         Some(Line {
-            system: name,
+            system: system.to_owned(),
             runs: runs.len(),
-            total_s: spread(TOTAL_S)?,
-            totals_s: runs
-                .iter()
-                .filter_map(|run| run.get(TOTAL_S).copied())
-                .collect(),
+            total_s: Spread::of(totals_s.iter().copied())?,
+            totals_s,
             measures: names
-                .filter_map(|name| Some((name.to_owned(), spread(name)?)))
+                .filter_map(|name| Some((name.to_owned(), Spread::of(values(name))?)))
                 .collect(),
         })
     };
-    let names = in_order(members.iter().map(system).collect());
+    let names = in_order(runs.iter().map(|run| run.system.as_str()));
     names.into_iter().filter_map(line).collect()
 }
 

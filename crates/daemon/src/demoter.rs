@@ -22,7 +22,8 @@ pub fn run(shared: &Shared, history: History, cpus: u64, machine: &mut dyn Recla
         let settings = shared.settings();
         let state = &shared.demoter;
         state.is_called_for.store(false, Ordering::Relaxed);
-        let demand = demand(&shared.migrators, faults.times);
+        let mut demand = demand(&shared.migrators, faults.times);
+        demand.scanner_rests = marking.visits().rests;
         let rest_ms = demoter.pass(&demand, &settings, machine);
         state.makes_room.store(demoter.is_able(), Ordering::Relaxed);
         if !demoter.demoted().is_empty() {

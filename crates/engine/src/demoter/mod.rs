@@ -67,6 +67,8 @@ pub struct Demand {
     pub faults: FaultTimes,
     /// What came of promotion since the start.
     pub outcomes: Outcomes,
+    /// Whether the scanner rests, so that no hint faults come whatever is touched.
+    pub scanner_rests: bool,
 }
 
 impl Demand {
@@ -98,6 +100,8 @@ pub struct Demoter {
     longest_again_ms: u64,
     /// When pages last waited for room.
     wanted_ms: u64,
+    /// Until when it tells nothing that no hint faults come.
+    silent_until_ms: u64,
     /// By the last pass.
     demoted: Vec<(Arc<str>, u64)>,
 }
@@ -141,6 +145,9 @@ impl Demoter {
             faults, outcomes, ..
         } = *demand;
         self.exchange.note(now_ms, faults, outcomes, settings);
+        if demand.scanner_rests {
+            self.silent_until_ms = now_ms + NEWS_MS;
+        }
         self.report.is_wanted = false;
         self.forget_pairs(now_ms, settings);
         for (&nid, waiting) in &demand.waiting {
@@ -311,10 +318,14 @@ impl Demoter {
         }
     }
 
-    /// Looks for a time scale at which hint faults leave a gap; returns whether it does not rest.
+    /// Looks for a time scale at which hint faults leave a gap; returns whether it does not rest,
+    /// and there is something to find one by.
     fn search(&mut self, now_ms: u64, settings: &Settings) -> bool {
         let is_searching = !self.exchange.is_proven() || self.exchange.takes_counted(settings);
         if !self.exchange.search(settings) && is_searching {
+            if now_ms < self.silent_until_ms {
+                return false;
+            }
             self.exchange.give_up(now_ms, settings);
         }
         self.exchange.resting(now_ms).is_none()

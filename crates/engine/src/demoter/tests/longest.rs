@@ -57,3 +57,26 @@ fn faults_in_bursts_count_while_the_longest_idle_go() {
     assert!(in_bursts(&mut long_idle()));
     assert!(!in_bursts(&mut Node::new(&[(5000, 1), (5000, 300)])));
 }
+
+/// While the scanner rests no hint faults come, whatever is touched: that is no reason to look for
+/// who has been idle for long, which takes agings.
+#[test]
+fn that_nothing_comes_while_nothing_is_marked_tells_nothing() {
+    let settings = Settings::new(Format::Default);
+    let agings = |rests: &dyn Fn(u64) -> bool| {
+        let mut node = Node::new(&[(5000, 1), (5000, 300)]);
+        let (mut demoter, start_ms) = (Demoter::default(), node.now_ms);
+        while node.now_ms < start_ms + 3000 {
+            let demand = Demand {
+                faults: FaultTimes::default(),
+                scanner_rests: rests(node.now_ms - start_ms),
+                ..node.demand(2000)
+            };
+            node.now_ms += demoter.pass(&demand, &settings, &mut node);
+        }
+        demoter.report().agings
+    };
+    assert_eq!(agings(&|_| true), 0);
+    assert_eq!(agings(&|ms| ms % 400 < 100), 0, "nor shortly after");
+    assert!(agings(&|_| false) > 0);
+}

@@ -67,3 +67,13 @@ fn while_nothing_waits_nobody_looks_and_nothing_is_forgotten() {
     let demoted = node.run(&mut demoter, 4000, 200);
     assert!(demoted > 0 && demoter.report().is_proven, "{demoted}");
 }
+
+/// Where all others are touched all the time, one idle page in two hundred is worth two agings.
+#[test]
+fn a_few_idle_pages_among_many_go() {
+    let went = |idle: usize| {
+        let mut node = Node::new(&[(10_000 - idle, 1), (idle, NEVER)]);
+        node.run(&mut Demoter::default(), 1000, 900)
+    };
+    assert_eq!((went(60), went(30)), (60, 0));
+}

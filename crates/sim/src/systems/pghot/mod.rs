@@ -217,6 +217,7 @@ impl Pghot {
     fn demand(&self, weight: u64) -> Demand {
         let mut demand = Demand {
             faults: FaultTimes(self.fakes.fault_times().0.map(|faults| faults * weight)),
+            scanner_rests: self.marking.visits().rests,
             ..Demand::default()
         };
         for paced in &self.migrators {

@@ -115,7 +115,7 @@ struct Args {
 
     /// Take the results into the repository: as data in this folder, and as tables of bench.md and
     /// the README; of the demo, as that of the README
-    #[arg(long, value_name = "DOCS")]
+    #[arg(long, value_name = "DOCS", value_parser = docs)]
     store: Option<PathBuf>,
 }
 
@@ -139,6 +139,15 @@ fn system(name: &str) -> Result<String, String> {
     match systems::find(name) {
         Some(_) => Ok(name.to_owned()),
         None => Err(format!("the systems are {}", names.join(", "))),
+    }
+}
+
+/// Asked before anything is measured.
+fn docs(folder: &str) -> Result<PathBuf, String> {
+    let folder = PathBuf::from(folder);
+    match folder.join("bench.md").is_file() {
+        true => Ok(folder),
+        false => Err("it takes the folder of bench.md: docs of the repository".to_owned()),
     }
 }
 

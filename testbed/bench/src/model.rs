@@ -60,6 +60,10 @@ pub struct Seen {
 pub struct Pair {
     /// What was run.
     pub setting: Setting,
+    /// The commit that was measured; the model may be of a later one.
+    pub commit: String,
+    /// `uname -r` of the guest.
+    pub release: String,
     /// Whether nobody looked at it while the model was mended.
     pub is_held_out: bool,
     /// Pages that the top tier had room for at the start.
@@ -102,6 +106,8 @@ pub fn compare(outcomes: &[Outcome], tell: &mut dyn FnMut(&Setting)) -> Result<V
         };
         pairs.push(Pair {
             setting: setting.clone(),
+            commit: outcome.commit.clone(),
+            release: outcome.release.clone(),
             is_held_out: HELD_OUT.contains(&setting.workload.as_str()),
             room_pages: outcome.room_pages,
             guest,

@@ -182,6 +182,10 @@ fn mistakes_are_answered_by_what_there_is() {
         ),
         (&["promote", "--kernels", "5.4"], "there is no kernel 5.4"),
         (&["promote", "--seeds", "0"], "1..=100"),
+        (
+            &["promote", "--store", "/proc/nowhere"],
+            "it takes the folder of bench.md",
+        ),
         (&["promote", "--backings", "tape"], "possible values: anon"),
         (
             &["promote", "--preset", "best"],

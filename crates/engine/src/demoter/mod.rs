@@ -35,8 +35,9 @@ pub use reclaim::{Generation, Lruvec, Reclaim, Unable};
 pub use report::DemoterReport;
 pub use shares::shares;
 
-/// Between two times that the longest idle pages are tried, in ms.
-const LONGEST_AGAIN_MS: u64 = 1000;
+/// Between two times that the longest idle pages are tried, in ms; and at most, where that was in
+/// vain.
+const LONGEST_AGAIN_MS: (u64, u64) = (1000, 64_000);
 
 /// Fewer pages are not worth a call.
 pub(crate) const PAGES_MIN: u64 = 32;
@@ -98,10 +99,11 @@ pub struct Demoter {
     lists: Lists,
     /// When the longest idle pages may be tried again.
     longest_again_ms: u64,
+    /// Until when they may not because that was in vain, and how long that is: twice as long each
+    /// time in a row.
+    longest_vain_ms: (u64, u64),
     /// When pages last waited for room.
     wanted_ms: u64,
-    /// Until when it tells nothing that no hint faults come.
-    silent_until_ms: u64,
     /// By the last pass.
     demoted: Vec<(Arc<str>, u64)>,
 }
@@ -144,10 +146,8 @@ impl Demoter {
         let Demand {
             faults, outcomes, ..
         } = *demand;
+        self.exchange.note_scanner(now_ms, demand.scanner_rests);
         self.exchange.note(now_ms, faults, outcomes, settings);
-        if demand.scanner_rests {
-            self.silent_until_ms = now_ms + NEWS_MS;
-        }
         self.report.is_wanted = false;
         self.forget_pairs(now_ms, settings);
         for (&nid, waiting) in &demand.waiting {
@@ -212,7 +212,7 @@ impl Demoter {
     fn make_room(&mut self, target: &Target, settings: &Settings, machine: &mut dyn Reclaim) {
         let now_ms = machine.now_ms();
         let resting = self.exchange.resting(now_ms);
-        let may_try_longest = now_ms >= self.longest_again_ms
+        let may_try_longest = now_ms >= self.longest_again_ms.max(self.longest_vain_ms.0)
             && !resting.is_some_and(|rest| self.was_vain_for_longest(rest, settings));
         if resting.is_some() && !may_try_longest {
             return;
@@ -244,7 +244,7 @@ impl Demoter {
         // accesses may go for all that wait.
         let longest = Survey::new(&lruvecs, Exchange::widest_idle_ms(settings));
         if may_try_longest {
-            self.longest_again_ms = now_ms + LONGEST_AGAIN_MS;
+            self.longest_again_ms = now_ms + LONGEST_AGAIN_MS.0;
             if longest.cold_pages() >= target.waiting.pages() {
                 self.exchange.go_to_widest(now_ms, settings);
             }
@@ -258,6 +258,7 @@ impl Demoter {
                 let look = (self.exchange).note_idle(machine.now_ms(), idle, for_ms, settings);
                 self.report.note_look(look);
                 let round = self.serve(target, longest, settings, machine);
+                self.note_longest(machine.now_ms(), round);
                 return self.exchange.note_round(machine.now_ms(), round, settings);
             }
             if !self.search(now_ms, settings) {
@@ -273,6 +274,22 @@ impl Demoter {
             // Nothing is learnt from it.
             let survey = Survey::new(&lruvecs, self.exchange.idle_ms(settings));
             self.serve(target, survey, settings, machine);
+        }
+    }
+
+    /// Whoever was idle when the last aging came may be so no more, and is found out when asked to
+    /// go. Where hardly any is left, they are asked less and less often.
+    fn note_longest(&mut self, now_ms: u64, round: Option<Round>) {
+        let Some(round) = round.filter(|round| round.wanted > 0) else {
+            return;
+        };
+        let (until_ms, rest_ms) = self.longest_vain_ms;
+        if !round.is_in_vain() {
+            self.longest_vain_ms = (0, 0);
+        } else if now_ms >= until_ms {
+            let (least_ms, most_ms) = LONGEST_AGAIN_MS;
+            let rest_ms = (2 * rest_ms).clamp(2 * least_ms, most_ms);
+            self.longest_vain_ms = (now_ms + rest_ms, rest_ms);
         }
     }
 
@@ -323,7 +340,7 @@ impl Demoter {
     fn search(&mut self, now_ms: u64, settings: &Settings) -> bool {
         let is_searching = !self.exchange.is_proven() || self.exchange.takes_counted(settings);
         if !self.exchange.search(settings) && is_searching {
-            if now_ms < self.silent_until_ms {
+            if self.exchange.is_deaf(now_ms) {
                 return false;
             }
             self.exchange.give_up(now_ms, settings);

@@ -21,6 +21,8 @@ struct Node {
     opened_ms: Vec<u64>,
     youngest: u64,
     calls: u64,
+    /// How often pages were asked to go.
+    asked: u64,
     /// How long an aging takes, and to read the list of generations, and how often it was read.
     aging_ms: u64,
     list_ms: u64,
@@ -41,6 +43,7 @@ impl Node {
             opened_ms: vec![0, 1000],
             youngest: 1,
             calls: 0,
+            asked: 0,
             aging_ms: 0,
             list_ms: 0,
             lists: 0,
@@ -165,6 +168,7 @@ impl Reclaim for Node {
 
     fn demote(&mut self, _: Nid, memcg_id: u64, seq: u64, pages: u64) -> u64 {
         assert_eq!(memcg_id, 7);
+        self.asked += 1;
         assert!(
             seq + 2 <= self.youngest,
             "the kernel refuses young generations"

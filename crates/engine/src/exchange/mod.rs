@@ -25,13 +25,16 @@
 //!   further apart at some scale; then a rest is over that followed from the test, and the next is
 //!   a short one. Moves in vain at a narrow scale do not keep the longest idle from going.
 
+mod news;
 mod rest;
 mod scales;
 mod told;
 
 use crate::{Gate, Settings};
+use news::News;
 use scales::{NARROW_SCALES, NARROW_TIMES, Scale, least_idle, limit_mbps, scales};
 
+pub(crate) use news::NEWS_MS;
 pub use scales::{FAULT_CLASSES, FaultTimes};
 pub use told::{Fates, Look, Outcomes, Rest, Round};
 
@@ -60,9 +63,6 @@ const FIRST_RATE_MBPS: u64 = 128;
 /// Half of the time for which the rate is saved up, in ms.
 const SAVED_MS: u64 = 500;
 
-/// How long hint faults are news, in ms: once to twice that, which is some visits of the scanner.
-pub(crate) const NEWS_MS: u64 = 500;
-
 /// How long hint faults must have told nothing until who was idle for long may go, in ms.
 const TRIED_MS: u64 = 2000;
 
@@ -82,9 +82,8 @@ pub struct Exchange {
     is_proven: bool,
     /// The last look, at this scale or another, if they were told apart.
     likely: Option<Look>,
-    /// All fault times, and those at two moments since when they are news.
-    faults: FaultTimes,
-    earlier: [(u64, FaultTimes); 2],
+    /// Hint faults.
+    news: News,
     rounds_in_vain: u32,
     rounds_short: u32,
     /// A scale at which too few were idle, and until when it is left alone.
@@ -115,8 +114,7 @@ impl Default for Exchange {
             since_ms: 0,
             is_proven: false,
             likely: None,
-            faults: FaultTimes::default(),
-            earlier: Default::default(),
+            news: News::default(),
             rounds_in_vain: 0,
             rounds_short: 0,
             too_wide: None,
@@ -186,27 +184,25 @@ impl Exchange {
         outcomes: Outcomes,
         settings: &Settings,
     ) {
-        self.faults = faults;
-        if now_ms.saturating_sub(self.earlier[1].0) >= NEWS_MS {
-            self.earlier = [self.earlier[1], (now_ms, faults)];
-        }
+        self.news.note(now_ms, faults);
         self.end_rest(now_ms, settings);
         self.note_gain();
         self.judge_outcomes(now_ms, outcomes, settings);
     }
 
-    /// The latest hint faults.
-    fn news(&self) -> FaultTimes {
-        let mut news = self.faults;
-        let before = self.earlier[0].1.0.iter();
-        let counts = news.0.iter_mut().zip(before);
-        counts.for_each(|(count, before)| *count = count.saturating_sub(*before));
-        news
+    /// Takes note of whether the scanner rests, so that no hint faults come whatever is touched.
+    pub fn note_scanner(&mut self, now_ms: u64, rests: bool) {
+        self.news.note_scanner(now_ms, rests);
+    }
+
+    /// Whether it tells nothing that no hint faults come.
+    pub fn is_deaf(&self, now_ms: u64) -> bool {
+        self.news.is_deaf(now_ms)
     }
 
     /// What the latest hint faults leave of a gap at a narrow scale; none if they are few.
     fn gap(&self, scale: usize) -> f64 {
-        self.news().gap(scale).unwrap_or(f64::INFINITY)
+        self.news.gap(scale).unwrap_or(f64::INFINITY)
     }
 
     /// All is tried anew.
@@ -269,10 +265,9 @@ impl Exchange {
     /// The narrowest scale at which hot and cold are so many times further apart than when it
     /// failed, and its gap. It must make a difference to how many must be idle.
     fn open_scale(&self, wider: f64, settings: &Settings) -> Option<(usize, f64)> {
-        let news = self.news();
         let narrow = scales(settings).len() - 1;
         let open = |scale: usize| {
-            let gap = news.gap(scale)?;
+            let gap = self.news.gap(scale)?;
             let least = |gap| least_idle(gap, NARROW_TIMES);
             let before = least(self.failed[scale] / wider);
             (least(gap) < before.min(IDLE_MAX)).then_some((scale, gap))
@@ -294,7 +289,7 @@ impl Exchange {
         }
         let (scale, narrow) = (self.scale(settings), scales(settings).len() - 1);
         let fault_class = self.scale.min(narrow.saturating_sub(1));
-        let gap = self.news().gap(fault_class);
+        let gap = self.news.gap(fault_class);
         let Some(gap) = gap.filter(|_| scale.touched_ms > 0) else {
             // Without hint faults only what was idle for long may go.
             let is_tried = now_ms.saturating_sub(self.since_ms) >= TRIED_MS;
@@ -319,7 +314,7 @@ impl Exchange {
             // One look may err: a page whose translation is still in a TLB looks idle. And what is
             // as hot as this scale wants begins to wait only now.
             match self.is_promising() {
-                true => self.gap_at_proof = self.gap_at_proof.or(self.news().gap(0)),
+                true => self.gap_at_proof = self.gap_at_proof.or(self.news.gap(0)),
                 false => self.rounds_in_vain = 0,
             }
             (self.is_proven, self.likely) = (self.is_promising(), Some(look));

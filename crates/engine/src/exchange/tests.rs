@@ -136,9 +136,9 @@ fn come(exchange: &mut Exchange, now_ms: u64, gaps: &[f64]) {
     let settings = settings();
     for before_ms in [2 * NEWS_MS, NEWS_MS] {
         let before_ms = now_ms - before_ms;
-        exchange.note(before_ms, exchange.faults, Outcomes::default(), &settings);
+        exchange.note(before_ms, exchange.news.all, Outcomes::default(), &settings);
     }
-    let mut faults = exchange.faults;
+    let mut faults = exchange.news.all;
     let mut within = 10_000.0;
     faults.0[0] += within as u64;
     let gaps = gaps.iter().chain(std::iter::repeat(&1.0));

@@ -85,6 +85,8 @@ mod tests {
         };
         let pair = |workload: &str, up_pages| Pair {
             setting: outcome(workload, "numab2").setting,
+            commit: "a".into(),
+            release: "7.2".into(),
             is_held_out: workload == "chunks",
             room_pages: 1000,
             guest: seen,

@@ -65,38 +65,35 @@ const DEMO: Stored = (
 /// days.
 pub fn store(bench_json: &Path, new: Vec<Runs>, pairs: &[Pair], docs: &Path) -> Result<()> {
     let all: Value = serde_json::from_str(&read(bench_json)?)?;
-    let earlier: Vec<Runs> = match stored(&docs.join(RESULTS.0))? {
-        Value::Null => Vec::new(),
-        earlier => {
-            let has_runs =
-                earlier["costs"] == all["costs"] || array(&earlier["groups"]).count() == 0;
-            ensure!(
-                has_runs,
-                "the stored results were scored by other costs: measure all workloads anew, or \
-                 remove docs/{}",
-                RESULTS.0
-            );
-            serde_json::from_value(earlier["groups"].clone())
-                .context("the stored results are damaged")?
-        }
-    };
     let data = json!({
         "machine": all["machine"],
         "costs": all["costs"],
-        "groups": with_earlier(new, earlier),
+        "groups": with_earlier(new, stored_runs(docs, &all["costs"])?),
     });
     put(&RESULTS, &data, docs)?;
     if pairs.is_empty() {
         return Ok(());
     }
-    let mut new = Vec::new();
-    for pair in pairs {
-        let mut pair = serde_json::to_value(pair)?;
-        (pair["commit"], pair["releases"]) = (commit()?.into(), releases(&all).into());
-        new.push(pair);
-    }
+    let new = pairs.iter().map(serde_json::to_value);
+    let new = new.collect::<Result<Vec<Value>, _>>()?;
     let pairs = with_earlier_pairs(new, &stored(&docs.join(ACCURACY.0))?);
     put(&ACCURACY, &json!({"pairs": pairs}), docs)
+}
+
+/// The runs that are stored. Modelled times are only comparable if everything costs the same.
+fn stored_runs(docs: &Path, costs: &Value) -> Result<Vec<Runs>> {
+    let stored = stored(&docs.join(RESULTS.0))?;
+    if stored.is_null() {
+        return Ok(Vec::new());
+    }
+    ensure!(
+        stored["costs"] == *costs,
+        "the stored results were scored by other costs: measure all workloads anew, or remove \
+         docs/{}",
+        RESULTS.0
+    );
+    serde_json::from_value(stored["groups"].clone())
+        .with_context(|| format!("docs/{} is of another version, or damaged", RESULTS.0))
 }
 
 /// What is stored; null if there is nothing yet.
@@ -233,6 +230,9 @@ mod tests {
         .unwrap();
         let error = store(&new, Vec::new(), &[], folder.path()).unwrap_err();
         assert!(error.to_string().contains("other costs"), "{error}");
+        fs::write(&new, r#"{"costs": 1}"#).unwrap();
+        let error = store(&new, Vec::new(), &[], folder.path()).unwrap_err();
+        assert!(error.to_string().contains("another version"), "{error}");
     }
 
     #[test]

@@ -80,3 +80,39 @@ fn that_nothing_comes_while_nothing_is_marked_tells_nothing() {
     assert_eq!(agings(&|ms| ms % 400 < 100), 0, "nor shortly after");
     assert!(agings(&|_| false) > 0);
 }
+
+/// What was idle at the last aging is in use again: nobody ages only to know it, and whoever asks
+/// them to go in vain asks less and less often, until some go.
+#[test]
+fn those_that_are_idle_no_more_are_asked_less_and_less_often() {
+    let settings = Settings::new(Format::Default);
+    let mut node = long_idle();
+    node.pages.retain(|page| page.0 != NEVER);
+    for page in &mut node.pages {
+        page.1 = 0;
+    }
+    let mut demoter = Demoter::default();
+    let mut run = |node: &mut Node, ms: u64| {
+        let (asked, end_ms) = (node.asked, node.now_ms + ms);
+        while node.now_ms < end_ms {
+            let demand = Demand {
+                scanner_rests: true,
+                faults: FaultTimes::default(),
+                ..node.demand(2000)
+            };
+            node.now_ms += demoter.pass(&demand, &settings, node);
+        }
+        node.asked - asked
+    };
+    let (soon, later) = (run(&mut node, 8000), run(&mut node, 64_000));
+    assert!(
+        soon > 0 && later < 2 * soon,
+        "{soon} in 8 s, then {later} in 64"
+    );
+    let was = node.pages.len();
+    for page in &mut node.pages {
+        *page = (NEVER, 0, 0);
+    }
+    run(&mut node, 64_000);
+    assert!(node.pages.len() < was - 1000);
+}

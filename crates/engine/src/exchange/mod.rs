@@ -22,8 +22,8 @@
 //!   through memory; twice as long each time in a row. It has paid if at least a quarter were, or,
 //!   where no page of the sample can be looked at, if the pages that are left below are touched
 //!   more rarely than before. Hint faults, which come anyway, tell when hot and cold have come much
-//!   further apart at some scale; then a rest is over that followed from the test, and the next is
-//!   a short one. Moves in vain at a narrow scale do not keep the longest idle from going.
+//!   further apart at some scale; then a rest is over that followed from the test. Moves in vain at
+//!   a narrow scale do not keep the longest idle from going.
 
 mod news;
 mod rest;

@@ -66,11 +66,8 @@ impl Exchange {
             self.go_to(0, now_ms);
         }
         let is_open = || self.open_scale(WIDER_GAP_AT_REST, settings).is_some();
+        // Something else is in use now, which has not failed before; or so it seems.
         let is_changed = !is_over && why == Rest::NobodyIdle && is_open();
-        if is_changed {
-            // Something else is in use now, which has not failed before.
-            self.rest_ms = REST_MS.0;
-        }
         if is_over || is_changed {
             self.resting = None;
             self.rate_mbps = self.rate_mbps.max(4 * TRICKLE_MBPS);

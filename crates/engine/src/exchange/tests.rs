@@ -320,7 +320,7 @@ fn a_scale_at_which_hardly_any_need_be_idle_is_not_tried_again() {
     assert!(exchange.search(&settings));
     exchange.note_idle(10_000, 0.003, exchange.idle_ms(&settings), &settings);
     assert_eq!(exchange.touched_ms(&settings), 16, "the next scale");
-    // Narrower than it was when the first failed, but there one page in a hundred must be idle.
+    // Narrower than it was when the first failed, but there one page in 250 must be idle.
     come(&mut exchange, 20_000, &[0.03, 0.02]);
     exchange.note_idle(20_000, 0.003, exchange.idle_ms(&settings), &settings);
     assert_eq!(exchange.resting(20_000), Some(Rest::NobodyIdle));
@@ -339,7 +339,8 @@ fn a_gap_that_was_hardly_too_wide_ends_no_rest() {
     assert!(by_chance.resting(10_500).is_some());
     come(&mut exchange, 10_500, &[0.01, 0.3]);
     assert_eq!(exchange.resting(10_500), None, "a hot set has come");
-    assert_eq!((exchange.rest_ms, by_chance.rest_ms), (1000, 2000), "anew");
+    // Where memory is gone through in turn, one seems to have come at any moment.
+    assert_eq!(exchange.rest_ms, by_chance.rest_ms, "until it has paid");
 }
 
 #[test]

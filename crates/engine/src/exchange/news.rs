@@ -13,7 +13,8 @@ pub(crate) const NEWS_MS: u64 = 500;
 /// The same where the scanner rests now and then: its rests are a quarter of a second and longer.
 const PATCHY_NEWS_MS: u64 = 2000;
 
-/// Scales that are so many times narrower than what is news may be told by a part of it.
+/// Scales that are so many times narrower than what is news may be told by a part of it: those of
+/// 8 and 16 ms.
 const NARROW: u64 = 16;
 
 /// See the head of this file.
@@ -85,7 +86,7 @@ mod tests {
     use super::*;
     use crate::exchange::FAULT_CLASSES;
 
-    /// A scanner marks for a quarter of a second and rests for three; all is touched at random,
+    /// Of each second a scanner marks for a quarter and rests for three; all is touched at random,
     /// every 128 ms on average. The gaps by the latest hint faults, at all moments.
     fn gaps(rests: bool, scale: usize) -> Vec<f64> {
         let mut news = News::default();

@@ -156,8 +156,9 @@ mod tests {
             outcome
         };
         let all = |outcomes: &[Outcome]| {
-            let runs = Runs::of_all(outcomes, &Costs::stated()).into_iter();
-            runs.reduce(|_, _| panic!("one workload")).unwrap()
+            let mut runs = Runs::of_all(outcomes, &Costs::stated());
+            assert_eq!(runs.len(), 1, "one workload");
+            runs.remove(0)
         };
         let mut runs = all(&[
             run("pghot", 1, "a"),

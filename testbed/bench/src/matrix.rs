@@ -55,11 +55,8 @@ impl Matrix {
         let workloads: Vec<Workload> = workloads.filter_map(|name| workloads::find(name)).collect();
         let mut cells = Vec::new();
         for kernel in &self.kernels {
-            let warm_up = self.warms_up.then_some(0);
-            for seed in warm_up
-                .into_iter()
-                .chain(self.first_seed..self.first_seed + self.seeds)
-            {
+            let warm_up = self.warms_up.then_some(0).into_iter();
+            for seed in warm_up.chain(self.first_seed..self.first_seed + self.seeds) {
                 for workload in &workloads {
                     for backing in self.backings_of(workload) {
                         cells.extend(self.cells_in_turn(kernel, seed, workload, &backing));

@@ -326,7 +326,7 @@ mod tests {
         assert!(!wrong.places_agree() && !wrong.moves_agree());
     }
 
-    /// Twenty thousand phases of half a millisecond.
+    /// Four thousand phases of a tenth of a millisecond.
     #[test]
     fn short_phases_take_no_longer_than_they_are() {
         let mut short = guest("none");

@@ -340,10 +340,7 @@ impl Demoter {
     fn search(&mut self, now_ms: u64, settings: &Settings) -> bool {
         let is_searching = !self.exchange.is_proven() || self.exchange.takes_counted(settings);
         if !self.exchange.search(settings) && is_searching {
-            if self.exchange.is_deaf(now_ms) {
-                return false;
-            }
-            self.exchange.give_up(now_ms, settings);
+            return self.exchange.give_up(now_ms, settings);
         }
         self.exchange.resting(now_ms).is_none()
     }

@@ -195,11 +195,6 @@ impl Exchange {
         self.news.note_scanner(now_ms, rests);
     }
 
-    /// Whether it tells nothing that no hint faults come.
-    pub fn is_deaf(&self, now_ms: u64) -> bool {
-        self.news.is_deaf(now_ms)
-    }
-
     /// What the latest hint faults leave of a gap at a narrow scale; none if they are few.
     fn gap(&self, scale: usize) -> f64 {
         self.news.gap(scale).unwrap_or(f64::INFINITY)
@@ -226,12 +221,18 @@ impl Exchange {
     }
 
     /// There is no scale to try. If some have failed, that is an answer; if not, hint faults tell
-    /// nothing, and only who has been idle for long may go, and is found out.
-    pub fn give_up(&mut self, now_ms: u64, settings: &Settings) {
-        match self.failed.iter().any(|gap| gap.is_finite()) {
+    /// nothing, and only who has been idle for long may go, and is found out. Returns whether there
+    /// is something to look for: while the scanner rests it is too early to say.
+    pub fn give_up(&mut self, now_ms: u64, settings: &Settings) -> bool {
+        if self.news.is_deaf(now_ms) {
+            return false;
+        }
+        let has_failed = self.failed.iter().any(|gap| gap.is_finite());
+        match has_failed {
             true => self.rest(now_ms, Rest::NobodyIdle),
             false => self.go_to_widest(now_ms, settings),
         }
+        !has_failed
     }
 
     /// Goes to the narrowest scale at which hint faults leave room for a gap: the hottest first,

@@ -74,10 +74,7 @@ impl News {
             true => &self.more,
             false => &self.few,
         };
-        let mut news = self.all;
-        let counts = news.0.iter_mut().zip(since.0[0].1.0);
-        counts.for_each(|(count, before)| *count = count.saturating_sub(before));
-        news.gap(scale)
+        self.all.since(&since.0[0].1).gap(scale)
     }
 }
 

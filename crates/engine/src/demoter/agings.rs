@@ -79,12 +79,18 @@ impl Agings {
     /// Whether it is time, where pages must be idle for so long, and agings tell pages apart or do
     /// not.
     pub fn is_due(&self, now_ms: u64, idle_ms: u64, is_promising: bool) -> bool {
+        self.until_due_ms(now_ms, idle_ms, is_promising) == 0
+    }
+
+    /// How long until it is time, in ms.
+    pub fn until_due_ms(&self, now_ms: u64, idle_ms: u64, is_promising: bool) -> u64 {
         if let Some(until_ms) = self.until_second_ms(now_ms, idle_ms) {
-            return until_ms == 0;
+            return until_ms;
         }
         let share = if is_promising { SHARES.0 } else { SHARES.1 };
         let rest_ms = idle_ms.max(self.took_ms * share);
-        (self.last_ms).is_none_or(|last_ms| now_ms.saturating_sub(last_ms) >= rest_ms)
+        self.last_ms
+            .map_or(0, |last_ms| (last_ms + rest_ms).saturating_sub(now_ms))
     }
 
     /// If one that begins now is the second of a pair: when the first began.

@@ -14,6 +14,7 @@
 //! ```
 
 mod agings;
+mod demand;
 mod lists;
 mod reclaim;
 mod report;
@@ -25,12 +26,13 @@ use std::sync::Arc;
 
 use pghot_hotness::Nid;
 
-use crate::exchange::{Exchange, Fates, FaultTimes, NEWS_MS, Outcomes, Rest, Round};
-use crate::{History, Outcome, Settings, Totals, Turn, Turns, Waiting};
+use crate::exchange::{Exchange, Fates, NEWS_MS, Rest, Round};
+use crate::{History, Settings, Turn, Turns, Waiting};
 use agings::{Agings, Pair};
 use lists::Lists;
 use survey::Survey;
 
+pub use demand::Demand;
 pub use reclaim::{Generation, Lruvec, Reclaim, Unable};
 pub use report::DemoterReport;
 pub use shares::shares;
@@ -48,7 +50,8 @@ const QUIET_MS: u64 = 2000;
 /// The longest between two passes while pages wait, in ms, and the shortest.
 const INTERVAL_MS: (u64, u64) = (100, 8);
 
-/// Between two passes during a rest, in ms. Hint faults may end it, and are counted for longer.
+/// Between two passes during a rest, in ms, and at most while pages are not told apart. Hint faults
+/// may change that, and are counted for longer.
 const REST_INTERVAL_MS: u64 = NEWS_MS / 2;
 
 /// A top-tier node without room for what waits.
@@ -57,30 +60,6 @@ struct Target {
     waiting: Waiting,
     /// As it was when the pass began.
     room_pages: u64,
-}
-
-/// What the migrators know.
-#[derive(Debug, Clone, Default)]
-pub struct Demand {
-    /// By target, of all migrators together.
-    pub waiting: BTreeMap<Nid, Waiting>,
-    /// Hint faults since the start.
-    pub faults: FaultTimes,
-    /// What came of promotion since the start.
-    pub outcomes: Outcomes,
-    /// Whether the scanner rests, so that no hint faults come whatever is touched.
-    pub scanner_rests: bool,
-}
-
-impl Demand {
-    /// Adds what one migrator knows: what waited in its last pass, and what it has done.
-    pub fn add(&mut self, waiting: &BTreeMap<Nid, Waiting>, totals: &Totals) {
-        for (&nid, here) in waiting {
-            *self.waiting.entry(nid).or_default() += *here;
-        }
-        self.outcomes.promoted += totals.outcomes.get(Outcome::Moved);
-        self.outcomes.returned += totals.returned_pages;
-    }
 }
 
 /// Makes room in all top-tier nodes.
@@ -165,6 +144,7 @@ impl Demoter {
         }
         let is_quiet = now_ms >= self.wanted_ms + QUIET_MS;
         self.report.has_room = is_quiet;
+        self.report.all_hot = self.exchange.are_all_hot(settings);
         self.report.resting = self.exchange.resting(machine.now_ms());
         self.report.touched_ms = self.exchange.touched_ms(settings);
         self.report.idle_ms = self.exchange.idle_ms(settings);
@@ -173,8 +153,9 @@ impl Demoter {
         self.report.note_change(now_ms);
         match self.report.is_wanted {
             true if self.report.resting.is_none() => {
-                let second_ms = self.until_second_ms(machine.now_ms());
-                second_ms.unwrap_or(INTERVAL_MS.0 / 2)
+                let now_ms = machine.now_ms();
+                let second_ms = self.until_second_ms(now_ms);
+                second_ms.unwrap_or_else(|| self.until_look_ms(now_ms))
             }
             true => REST_INTERVAL_MS,
             false if !is_quiet => INTERVAL_MS.0,
@@ -192,6 +173,19 @@ impl Demoter {
             0 => INTERVAL_MS.1,
             ms => ms.min(INTERVAL_MS.0),
         })
+    }
+
+    /// How long until there is something to do at some target, in ms: while pages are told apart
+    /// soon, and while they are not when the next aging may come.
+    fn until_look_ms(&self, now_ms: u64) -> u64 {
+        let soon_ms = INTERVAL_MS.0 / 2;
+        if self.exchange.is_promising() {
+            return soon_ms;
+        }
+        let agings = self.agings.values();
+        let until_ms = agings.map(|agings| agings.until_due_ms(now_ms, self.report.idle_ms, false));
+        let until_ms = until_ms.min().unwrap_or(0);
+        until_ms.clamp(soon_ms, REST_INTERVAL_MS)
     }
 
     /// Agings before a recording tell nothing, nor does a pair that was not finished in time: no

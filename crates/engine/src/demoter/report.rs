@@ -40,6 +40,9 @@ pub struct DemoterReport {
     /// Whether none have waited for some time: what an exchange leaves free for a moment is no
     /// room.
     pub has_room: bool,
+    /// Whether the latest hint faults come soon after their marks and tell no page from another:
+    /// all that is marked is as hot.
+    pub all_hot: bool,
     /// Why nothing is exchanged for now.
     pub resting: Option<Rest>,
     /// Why nothing can be.
@@ -51,6 +54,10 @@ pub struct DemoterReport {
     /// The last looks at a top tier.
     pub looks: VecDeque<Look>,
 }
+
+/// Where there is room and all that is marked is as hot, a page may come that is touched within so
+/// many ms of its mark: nothing hotter is known, and what is free is of no use to anybody.
+const ALL_HOT_MS: u32 = 1000;
 
 /// Changes of mind that are kept, and looks.
 const KEPT: usize = 32;
@@ -87,6 +94,9 @@ impl DemoterReport {
         let is_able = self.unable.is_none();
         let is_widest = self.idle_ms >= Exchange::widest_idle_ms(settings);
         quick.in_bursts &= self.has_room || (is_able && self.is_proven && is_widest);
+        if self.has_room && self.all_hot && quick.within_ms > 0 {
+            quick.within_ms = quick.within_ms.max(ALL_HOT_MS);
+        }
         if self.is_wanted && is_able {
             quick.within_ms = self.touched_ms;
         }
@@ -136,6 +146,8 @@ impl DemoterReport {
 
 #[cfg(test)]
 mod tests {
+    use pghot_hotness::Format;
+
     use super::*;
 
     #[test]
@@ -149,6 +161,27 @@ mod tests {
             report.note_change(ms.into());
         }
         assert_eq!(report.changes.len(), 1);
+    }
+
+    #[test]
+    fn what_is_free_is_filled_where_all_are_as_hot() {
+        let mut settings = Settings::new(Format::Default);
+        let within_ms = |settings: &Settings, has_room, all_hot| {
+            let report = DemoterReport {
+                has_room,
+                all_hot,
+                ..DemoterReport::default()
+            };
+            report.quick_fault(settings).within_ms
+        };
+        assert_eq!(within_ms(&settings, true, true), ALL_HOT_MS);
+        for (has_room, all_hot) in [(true, false), (false, true)] {
+            assert_eq!(within_ms(&settings, has_room, all_hot), 125);
+        }
+        settings.quick_fault_ms = 2000;
+        assert_eq!(within_ms(&settings, true, true), 2000);
+        settings.quick_fault_ms = 0;
+        assert_eq!(within_ms(&settings, true, true), 0, "switched off");
     }
 
     #[test]

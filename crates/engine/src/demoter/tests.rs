@@ -3,7 +3,7 @@
 use pghot_hotness::Format;
 
 use super::*;
-use crate::exchange::{FAULT_CLASSES, Fates};
+use crate::exchange::{FAULT_CLASSES, Fates, FaultTimes};
 use crate::{Pattern, Place, Policies, Policy, RecordingTurn};
 
 mod longest;
@@ -358,6 +358,22 @@ fn while_it_rests_passes_are_rare() {
         passes += 1;
     }
     assert!(passes <= 5, "{passes} in a second");
+}
+
+/// All that is there is in use: agings that tell so are rare, and so is what leads to none.
+#[test]
+fn while_pages_are_not_told_apart_passes_are_rare() {
+    let mut node = Node::new(&[(8000, 1)]);
+    node.aging_ms = 40;
+    let mut demoter = Demoter::default();
+    let settings = Settings::new(Format::Default);
+    let (end_ms, mut passes) = (node.now_ms + 60_000, 0);
+    while node.now_ms < end_ms {
+        let demand = node.demand(2000);
+        node.now_ms += demoter.pass(&demand, &settings, &mut node);
+        passes += 1;
+    }
+    assert!(passes <= 5 * 60, "{passes} in a minute");
 }
 
 /// Shared memory is seen in page tables alone.

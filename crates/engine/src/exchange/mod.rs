@@ -200,6 +200,15 @@ impl Exchange {
         self.news.gap(scale).unwrap_or(f64::INFINITY)
     }
 
+    /// Whether most pages that are marked are touched soon, and at no scale some so much sooner than
+    /// others that hot pages could be told from cold ones.
+    pub fn are_all_hot(&self, settings: &Settings) -> bool {
+        let narrow = scales(settings).len() - 1;
+        let tells = |gap| least_idle(gap, NARROW_TIMES) < IDLE_MAX;
+        let mut gaps = (0..narrow).filter_map(|scale| self.news.gap(scale));
+        self.news.come_soon() && !gaps.any(tells)
+    }
+
     /// All is tried anew.
     fn go_to(&mut self, scale: usize, now_ms: u64) {
         self.scale = scale;

@@ -66,6 +66,11 @@ impl News {
             .is_some_and(|rested_ms| now_ms < rested_ms + ms)
     }
 
+    /// Whether most come within half a second of their marks.
+    pub fn come_soon(&self) -> bool {
+        self.all.since(&self.few.0[0].1).come_soon()
+    }
+
     /// What they leave of a gap between hot and cold at a narrow scale; none if they are few.
     pub fn gap(&self, scale: usize) -> Option<f64> {
         let is_narrow = (u64::from(NARROWEST_MS) << scale) * NARROW <= NEWS_MS;

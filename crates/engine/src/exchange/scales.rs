@@ -103,6 +103,12 @@ impl FaultTimes {
         }
     }
 
+    /// Whether there are enough to tell that most came within half a second of their marks.
+    pub(super) fn come_soon(&self) -> bool {
+        let soon = self.within(FAULT_CLASSES - 3);
+        soon >= FAULTS_MIN && 2 * soon > self.0.iter().sum()
+    }
+
     fn within(&self, class: usize) -> u64 {
         self.0.iter().take(class + 1).sum()
     }

@@ -6,6 +6,8 @@ use super::rest::REST_MS;
 use super::scales::NARROWEST_MS;
 use super::*;
 
+mod all_hot;
+
 fn settings() -> Settings {
     Settings::new(Format::Default)
 }
@@ -400,17 +402,6 @@ fn what_comes_back_ends_the_exchange() {
         exchange.note(now_ms, FaultTimes::default(), all, &settings);
     }
     assert_eq!(exchange.rate_mbps(), 1024);
-}
-
-#[test]
-fn without_quick_faults_there_is_one_scale() {
-    let mut settings = settings();
-    settings.quick_fault_ms = 0;
-    settings.freq_threshold = 3;
-    let mut exchange = Exchange::default();
-    assert_eq!(exchange.idle_ms(&settings), 2000);
-    assert!(exchange.takes_counted(&settings));
-    assert!(!exchange.search(&settings));
 }
 
 #[test]

@@ -146,6 +146,7 @@ impl Demoter {
         self.report.has_room = is_quiet;
         self.report.all_hot = self.exchange.are_all_hot(settings);
         self.report.resting = self.exchange.resting(machine.now_ms());
+        self.report.judged = self.exchange.judged_fates();
         self.report.touched_ms = self.exchange.touched_ms(settings);
         self.report.idle_ms = self.exchange.idle_ms(settings);
         self.report.is_proven = self.exchange.is_proven();
@@ -464,6 +465,7 @@ impl Demoter {
         let took_ms = now_ms.saturating_sub(began_ms);
         self.report.aging_ms_max = self.report.aging_ms_max.max(took_ms);
         let pair = agings.note(began_ms, now_ms, idle_ms)?;
+        fates.within_ms = pair.apart_ms;
         self.turn.remove(&nid);
         Some((pair, fates))
     }

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::reclaim::Unable;
-use crate::exchange::{Exchange, Look, Rest, Round};
+use crate::exchange::{Exchange, Fates, Look, Rest, Round};
 use crate::marking::Worth;
 use crate::{QuickFault, Settings};
 
@@ -27,6 +27,8 @@ pub struct DemoterReport {
     pub idle_pages: u64,
     /// Of those, the ones that were touched meanwhile.
     pub idle_touched_pages: u64,
+    /// By what it was last judged whether pages that went up were touched again.
+    pub judged: Fates,
     /// Within which time what goes up was touched, in ms.
     pub touched_ms: u32,
     /// For how long what goes down was not touched, in ms.
@@ -72,7 +74,14 @@ impl DemoterReport {
             return "the top tier has room for what waits: nothing is demoted".into();
         }
         match self.resting {
-            Some(rest) => format!("nothing changes places for now: {}", rest.sentence()),
+            Some(rest) => {
+                let why = rest.sentence();
+                let seen = match rest {
+                    Rest::NotTouchedAgain => format!(" ({})", self.judged.phrase()),
+                    _ => String::new(),
+                };
+                format!("nothing changes places for now: {why}{seen}")
+            }
             // Without the scale: it may change twenty times a second.
             None if !self.is_proven => {
                 "looking for a time scale at which pages that wait are hotter than those that \

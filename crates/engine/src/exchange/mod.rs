@@ -19,7 +19,7 @@
 //!   if there are fewer, it doubles, up to the limit.
 //! - *What does not pay rests*: after the test has failed at all scales, or if of a sample of the
 //!   pages that went up fewer than a quarter were touched again within 2 τ, as where somebody goes
-//!   through memory; twice as long each time in a row. It has paid if at least a quarter were, or,
+//!   through memory, or not clearly oftener than what could have gone for them; twice as long each time in a row. It has paid if at least a quarter were, or,
 //!   where no page of the sample can be looked at, if the pages that are left below are touched
 //!   more rarely than before. Hint faults, which come anyway, tell when hot and cold have come much
 //!   further apart at some scale; then a rest is over that followed from the test. Moves in vain at
@@ -96,6 +96,7 @@ pub struct Exchange {
     gap_at_proof: Option<f64>,
     /// Of the pages that went up, since the last verdict.
     fates: Fates,
+    judged_fates: Fates,
     /// Whether there ever was a verdict.
     sees_fates: bool,
     /// Whether the exchange has paid since the last rest.
@@ -124,6 +125,7 @@ impl Default for Exchange {
             rest_ms: rest::REST_MS.0,
             gap_at_proof: None,
             fates: Fates::default(),
+            judged_fates: Fates::default(),
             sees_fates: false,
             has_paid: false,
             judged: Outcomes::default(),

@@ -25,6 +25,11 @@ impl Exchange {
             .map(|(_, why)| why)
     }
 
+    /// By what it was last judged whether pages that went up were touched again.
+    pub fn judged_fates(&self) -> Fates {
+        self.judged_fates
+    }
+
     /// If hot pages went up, those that are left are touched more rarely: then it was worth it, and
     /// the next rest is short.
     pub(super) fn note_gain(&mut self) {
@@ -42,7 +47,7 @@ impl Exchange {
             return;
         };
         let others_stayed_idle = self.fates.stayed_idle();
-        (self.fates, self.sees_fates) = (Fates::default(), true);
+        (self.judged_fates, self.sees_fates) = (std::mem::take(&mut self.fates), true);
         match is_worth_it {
             true => self.has_paid = true,
             false if self.resting.is_none() => {

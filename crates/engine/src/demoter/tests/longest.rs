@@ -17,6 +17,7 @@ fn long_idle() -> Node {
 }
 
 const NOT_TOUCHED: Fates = Fates {
+    within_ms: 16,
     looked: 64,
     touched: 0,
     idle: 0,

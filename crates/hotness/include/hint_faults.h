@@ -11,9 +11,14 @@
 
 #include "hotness.h"
 
-/* Which faults are quick, and the rule for those, by which one access fills a record. */
+/*
+ * Which faults are quick, and the rule for those, by which one access fills a record. Others count
+ * by another, which fills none, and takes from a full one what a quick fault gave: what was quick
+ * enough for a wider limit may not be for this.
+ */
 struct quick_faults {
 	struct hotness_rule rule;
+	struct hotness_rule counting;
 	/* Those that come so soon after the mark; 0: none. */
 	__u32 within_ms;
 	/* Whether faults in a burst are quick too. */
@@ -22,7 +27,7 @@ struct quick_faults {
 	__u16 only_quick;
 };
 
-_Static_assert(sizeof(struct quick_faults) == 56, "written whole, while programs run");
+_Static_assert(sizeof(struct quick_faults) == 104, "written whole, while programs run");
 
 /*
  * A burst is so many faults of a block within this time, and those that follow. The pages of a

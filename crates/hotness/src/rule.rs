@@ -144,6 +144,18 @@ impl Rule {
         rule
     }
 
+    /// The same for accesses that only count: they never fill a record, unless that is what makes a
+    /// page ready, so a full one tells that one look was enough.
+    pub fn counting(&self) -> Rule {
+        let full = self.format.freq_max();
+        let mut rule = *self;
+        if self.raw.freq_threshold < full {
+            let before = self.raw.step[full as usize - 2];
+            rule.raw.step[full as usize - 1..].fill(before);
+        }
+        rule
+    }
+
     /// The bytes of `struct hotness_rule`, as the BPF programs read them.
     pub fn bytes(&self) -> &[u8] {
         bytes_of(&self.raw)

@@ -18,6 +18,33 @@ fn table(format: Format) -> Table {
     Table::in_memory(format, Span::new(&[range]).unwrap())
 }
 
+/// A hint fault that came too late to be quick counts, but what others made of the page before, by
+/// a wider limit, is no longer true.
+#[test]
+fn what_only_counts_fills_no_record() {
+    for (format, full) in [(Format::Default, 3), (Format::Precision, 7)] {
+        let rule = Rule::new(format, 2, 1000).unwrap();
+        let freq_after = |rules: &[Rule]| {
+            let table = table(format);
+            for rule in rules {
+                table.report(PFN, 0, 1_000_000, rule);
+            }
+            let record = table.get(PFN).unwrap();
+            (record.freq(), record.is_ready())
+        };
+        let (quick, counting) = (rule.at_one_look(), rule.counting());
+        assert_eq!(freq_after(&[quick]), (full, true));
+        assert_eq!(freq_after(&[counting]), (1, false));
+        assert_eq!(freq_after(&[counting, counting]), (2, true));
+        assert_eq!(freq_after(&[counting; 9]), (full - 1, true));
+        assert_eq!(freq_after(&[quick, counting]), (full - 1, true));
+        assert_eq!(freq_after(&[counting, quick]), (full, true));
+        // Nothing less would make it ready.
+        let rule = Rule::new(format, full, 1000).unwrap();
+        assert_eq!(freq_after(&[rule.counting(); 9]), (full, true));
+    }
+}
+
 /// Remembers all accesses of one page; the truth that the record approximates.
 #[derive(Clone, Default)]
 struct Oracle {

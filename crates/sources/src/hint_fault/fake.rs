@@ -49,7 +49,7 @@ impl Fake for HintFaults {
         self.fault_times[fault_class(kind, since_mark_ms)] += 1;
         let rule = match kind {
             HintFault::Left => return,
-            HintFault::Counted => self.config.rule,
+            HintFault::Counted => self.config.rule.counting(),
             HintFault::Soon | HintFault::InBurst => self.config.rule.at_one_look(),
         };
         self.reporter

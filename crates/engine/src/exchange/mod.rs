@@ -19,11 +19,12 @@
 //!   if there are fewer, it doubles, up to the limit.
 //! - *What does not pay rests*: after the test has failed at all scales, or if of a sample of the
 //!   pages that went up fewer than a quarter were touched again within 2 τ, as where somebody goes
-//!   through memory, or not clearly oftener than what could have gone for them; twice as long each time in a row. It has paid if at least a quarter were, or,
-//!   where no page of the sample can be looked at, if the pages that are left below are touched
-//!   more rarely than before. Hint faults, which come anyway, tell when hot and cold have come much
-//!   further apart at some scale; then a rest is over that followed from the test. Moves in vain at
-//!   a narrow scale do not keep the longest idle from going.
+//!   through memory, or not clearly oftener than what could have gone for them; twice as long each
+//!   time in a row. It has paid if they were, or, where no page of the sample can be looked at, if
+//!   the pages that are left below are touched more rarely than before. Hint faults, which come
+//!   anyway, tell when hot and cold have come much further apart at some scale; then a rest is over
+//!   that followed from the test. Moves in vain at a narrow scale do not keep the longest idle from
+//!   going.
 
 mod news;
 mod rest;
@@ -202,8 +203,8 @@ impl Exchange {
         self.news.gap(scale).unwrap_or(f64::INFINITY)
     }
 
-    /// Whether most pages that are marked are touched soon, and at no scale some so much sooner than
-    /// others that hot pages could be told from cold ones.
+    /// Whether most pages that are marked are touched soon, and at no scale some so much sooner
+    /// than others that hot pages could be told from cold ones.
     pub fn are_all_hot(&self, settings: &Settings) -> bool {
         let narrow = scales(settings).len() - 1;
         let tells = |gap| least_idle(gap, NARROW_TIMES) < IDLE_MAX;

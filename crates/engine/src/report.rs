@@ -44,8 +44,7 @@ pub struct Totals {
 /// folios that were resolved last.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Waiting {
-    /// A quick fault told of them, and no later one that came late; or as many accesses as a record
-    /// counts, seen by other sources.
+    /// Their last hint fault was quick, or other sources saw as many accesses as a record counts.
     pub quick_pages: u64,
     /// The others.
     pub counted_pages: u64,

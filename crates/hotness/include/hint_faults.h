@@ -11,14 +11,9 @@
 
 #include "hotness.h"
 
-/*
- * Which faults are quick, and the rule for those, by which one access fills a record. Others count
- * by another, which fills none, and takes from a full one what a quick fault gave: what was quick
- * enough for a wider limit may not be for this.
- */
+/* Which faults are quick, and the rule for those, by which one access fills a record. */
 struct quick_faults {
 	struct hotness_rule rule;
-	struct hotness_rule counting;
 	/* Those that come so soon after the mark; 0: none. */
 	__u32 within_ms;
 	/* Whether faults in a burst are quick too. */
@@ -27,12 +22,13 @@ struct quick_faults {
 	__u16 only_quick;
 };
 
-_Static_assert(sizeof(struct quick_faults) == 104, "written whole, while programs run");
+_Static_assert(sizeof(struct quick_faults) == 56, "written whole, while programs run");
 
 /*
  * A burst is so many faults of a block within this time, and those that follow. The pages of a
- * block that comes to so many are touched some three times a second. What comes before it is
- * noticed is lost, and only a fifth of a dense set is not in a row, so it must be noticed soon.
+ * block that comes to so many are touched some three times a second. The faults before a burst is
+ * noticed count once each, and in a dense set touched in any order four of five are in a row: so it
+ * takes few, within a short time.
  */
 #define BURST_FAULTS 24
 #define BURST_MS     16

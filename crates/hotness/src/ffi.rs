@@ -84,7 +84,6 @@ mirror! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(crate) struct RawQuick = "quick_faults" {
         pub rule: RawRule,
-        pub counting: RawRule,
         pub within_ms: u32,
         pub in_bursts: u16,
         pub only_quick: u16,

@@ -29,7 +29,6 @@ impl QuickFaults {
     pub fn new(rule: &Rule, within_ms: u32, in_bursts: bool, only_quick: bool) -> QuickFaults {
         QuickFaults(RawQuick {
             rule: *rule.at_one_look().raw(),
-            counting: *rule.counting().raw(),
             within_ms,
             in_bursts: in_bursts.into(),
             only_quick: only_quick.into(),

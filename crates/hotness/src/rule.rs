@@ -144,8 +144,9 @@ impl Rule {
         rule
     }
 
-    /// The same for accesses that only count: they never fill a record, unless that is what makes a
-    /// page ready, so a full one tells that one look was enough.
+    /// The same for accesses that only count, beside those by [`Rule::at_one_look`]: they fill no
+    /// record, and make a full one count as the next less. So a full record tells that the last
+    /// access was enough by itself. Where only a full record makes its page ready, nothing changes.
     pub fn counting(&self) -> Rule {
         let full = self.format.freq_max();
         let mut rule = *self;

@@ -18,8 +18,7 @@ fn table(format: Format) -> Table {
     Table::in_memory(format, Span::new(&[range]).unwrap())
 }
 
-/// A hint fault that came too late to be quick counts, but what others made of the page before, by
-/// a wider limit, is no longer true.
+/// What was quick by a wider limit may not be by a narrower one.
 #[test]
 fn what_only_counts_fills_no_record() {
     for (format, full) in [(Format::Default, 3), (Format::Precision, 7)] {

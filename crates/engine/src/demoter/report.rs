@@ -43,7 +43,7 @@ pub struct DemoterReport {
     /// room.
     pub has_room: bool,
     /// Whether the latest hint faults come soon after their marks and tell no page from another:
-    /// all that is marked is as hot.
+    /// all that is marked is equally hot.
     pub all_hot: bool,
     /// Why nothing is exchanged for now.
     pub resting: Option<Rest>,
@@ -57,8 +57,8 @@ pub struct DemoterReport {
     pub looks: VecDeque<Look>,
 }
 
-/// Where there is room and all that is marked is as hot, a page may come that is touched within so
-/// many ms of its mark: nothing hotter is known, and what is free is of no use to anybody.
+/// Where there is room and all that is marked is equally hot, a page may come that is touched
+/// within so many ms of its mark: nothing hotter is known, and free memory is of no use.
 const ALL_HOT_MS: u32 = 1000;
 
 /// Changes of mind that are kept, and looks.
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_free_is_filled_where_all_are_as_hot() {
+    fn room_is_filled_where_all_are_equally_hot() {
         let mut settings = Settings::new(Format::Default);
         let within_ms = |settings: &Settings, has_room, all_hot| {
             let report = DemoterReport {

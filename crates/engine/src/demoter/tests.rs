@@ -360,7 +360,7 @@ fn while_it_rests_passes_are_rare() {
     assert!(passes <= 5, "{passes} in a second");
 }
 
-/// All that is there is in use: agings that tell so are rare, and so is what leads to none.
+/// Where the next aging is far away, there is nothing to do before.
 #[test]
 fn while_pages_are_not_told_apart_passes_are_rare() {
     let mut node = Node::new(&[(8000, 1)]);

@@ -19,12 +19,12 @@
 //!   if there are fewer, it doubles, up to the limit.
 //! - *What does not pay rests*: after the test has failed at all scales, or if of a sample of the
 //!   pages that went up fewer than a quarter were touched again within 2 τ, as where somebody goes
-//!   through memory, or not clearly oftener than what could have gone for them; twice as long each
-//!   time in a row. It has paid if they were, or, where no page of the sample can be looked at, if
-//!   the pages that are left below are touched more rarely than before. Hint faults, which come
-//!   anyway, tell when hot and cold have come much further apart at some scale; then a rest is over
-//!   that followed from the test. Moves in vain at a narrow scale do not keep the longest idle from
-//!   going.
+//!   through memory, or not clearly more often than what could have gone for them; twice as long
+//!   each time in a row. It has paid if they were, or, where no page of the sample can be looked
+//!   at, if the pages that are left below are touched more rarely than before. Hint faults, which
+//!   come anyway, tell when hot and cold have come much further apart at some scale; then a rest is
+//!   over that followed from the test. Moves in vain at a narrow scale do not keep the longest idle
+//!   from going.
 
 mod news;
 mod rest;

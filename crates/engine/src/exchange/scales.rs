@@ -125,3 +125,22 @@ pub(super) fn limit_mbps(settings: &Settings) -> u64 {
     let limit_mbps = settings.promote_rate_limit_mbps;
     limit_mbps.min(settings.demote_rate_limit_mbps)
 }
+
+#[cfg(test)]
+mod tests {
+    use pghot_hotness::Format;
+
+    use super::*;
+
+    #[test]
+    fn without_quick_faults_there_is_one_scale() {
+        let mut settings = Settings::new(Format::Default);
+        settings.quick_fault_ms = 0;
+        settings.freq_threshold = 3;
+        let widest = Scale {
+            touched_ms: 0,
+            idle_ms: 2000,
+        };
+        assert_eq!(scales(&settings), [widest]);
+    }
+}

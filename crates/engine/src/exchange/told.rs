@@ -18,9 +18,9 @@ const IDLE_ONE_IN: u64 = 64;
 /// touched a thousand times a second saves 150 µs each second, and an exchange takes 4.
 const TOUCHED_ONE_IN: u64 = 4;
 
-/// And they must be touched so many times a second oftener than those that could go for them: an
+/// And they must be touched so many times a second more than those that could go for them: an
 /// exchange takes 4 µs, and 27 accesses that are 150 ns quicker pay for it in ten seconds.
-const OFTENER_PER_S: f64 = 2.7;
+const MORE_PER_S: f64 = 2.7;
 
 /// And by more than chance, in standard deviations. Where all pages are alike they are touched as
 /// often; where a program goes through memory, those that waited longest come next.
@@ -147,7 +147,7 @@ impl Round {
 /// those that could have gone for them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Fates {
-    /// Within so many ms.
+    /// The longest time in which they were seen touched or not, in ms.
     pub within_ms: u64,
     /// Were looked at.
     pub looked: u64,
@@ -180,7 +180,7 @@ impl Fates {
         (self.looked >= LOOKED_MIN).then(|| is_hot && self.are_hotter())
     }
 
-    /// Whether they were touched oftener than those that could have gone for them. Of pages that
+    /// Whether they were touched more often than those that could have gone for them. Of pages that
     /// are touched at random, r times a second, a share u = e^-rt is not touched in a time t: so
     /// the rates differ by ln(u' / u) / t. By chance ln u varies by sqrt((1 - u) / (u n)) if n
     /// pages are looked at (the delta method).
@@ -197,7 +197,7 @@ impl Fates {
         let (share, variance) = untouched(self.touched, self.looked);
         let (idle_share, idle_variance) = untouched(self.idle_touched, self.idle);
         let by_chance = SURE * (variance + idle_variance).sqrt();
-        let at_least = OFTENER_PER_S * self.within_ms as f64 / 1000.0;
+        let at_least = MORE_PER_S * self.within_ms as f64 / 1000.0;
         (idle_share / share).ln() >= by_chance.max(at_least)
     }
 
@@ -226,7 +226,7 @@ mod tests {
     /// Six in ten of what could have gone are touched, so an exchange pays if a few more are; in a
     /// long time it takes more to pay.
     #[test]
-    fn oftener_must_be_sure_and_must_pay() {
+    fn a_difference_must_be_sure_and_must_pay() {
         let verdict = |within_ms, looked, touched| {
             let fates = Fates {
                 within_ms,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pghot_hotness::{FAULT_CLASSES, FaultBlocks, HintFault, Table, fault_class};
 
-use super::{DESCRIPTOR, quick_faults};
+use super::{DESCRIPTOR, counting, quick_faults};
 use crate::bulk::BulkReporter;
 use crate::fake::{Event, Fake, FolioAccess};
 use crate::{Config, Descriptor, SourceStats};
@@ -49,7 +49,7 @@ impl Fake for HintFaults {
         self.fault_times[fault_class(kind, since_mark_ms)] += 1;
         let rule = match kind {
             HintFault::Left => return,
-            HintFault::Counted => self.config.rule.counting(),
+            HintFault::Counted => counting(&self.config),
             HintFault::Soon | HintFault::InBurst => self.config.rule.at_one_look(),
         };
         self.reporter

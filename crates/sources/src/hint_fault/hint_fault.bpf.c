@@ -130,14 +130,13 @@ int BPF_PROG(hint_fault, struct folio *folio, struct vm_fault *vmf)
 		return 0;
 	}
 
-	bool counts = kind == HINT_FAULT_COUNTED;
-	const volatile struct hotness_rule *by = counts ? &quick.counting : &quick.rule;
-	enum hotness_result result = report_folio(&s->common, head, 1ull << order, nid, now_ms,
-						  (const struct hotness_rule *)by);
+	const struct hotness_rule *by =
+		kind == HINT_FAULT_COUNTED ? &rule : (const struct hotness_rule *)&quick.rule;
+	enum hotness_result result = report_folio(&s->common, head, 1ull << order, nid, now_ms, by);
 
 	if (result != HOTNESS_RECORDED && result != HOTNESS_BECAME_READY)
 		return 0;
-	if (!counts)
+	if (kind != HINT_FAULT_COUNTED)
 		s->quick_faults++;
 	if (kind == HINT_FAULT_IN_BURST)
 		s->burst_faults++;

@@ -12,7 +12,7 @@ use pghot_linux::hint_fault_knobs::tiering_is_on;
 use pghot_linux::keeper::Keeper;
 use pghot_linux::probe;
 
-use super::{DESCRIPTOR, quick_faults};
+use super::{DESCRIPTOR, counting, quick_faults};
 use crate::kernel::attach::Reporter;
 use crate::kernel::{Availability, Error, OnKernel, Source, SourceCost, Start};
 use crate::{Config, Descriptor, ReadySample, SourceStats};
@@ -68,7 +68,7 @@ fn check(root: &SysRoot) -> Availability {
 }
 
 fn start(start: &mut Start<'_>) -> Result<Box<dyn Source>, Error> {
-    let mut reporter = Reporter::load(OBJECT, start.maps, &start.config.rule)?;
+    let mut reporter = Reporter::load(OBJECT, start.maps, &counting(&start.config))?;
     reporter.set_data(".data.hz", &kernel_hz().unwrap_or(0).to_ne_bytes())?;
     set_quick_faults(&mut reporter, &start.config)?;
     let link = reporter.attach("hint_fault")?;
@@ -105,7 +105,7 @@ impl Source for HintFault {
     }
 
     fn configure(&mut self, config: &Config) -> Result<(), Error> {
-        self.reporter.set_rule(&config.rule)?;
+        self.reporter.set_rule(&counting(config))?;
         set_quick_faults(&mut self.reporter, config)
     }
 

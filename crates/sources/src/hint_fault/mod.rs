@@ -6,7 +6,7 @@ mod fake;
 #[cfg(feature = "kernel")]
 pub(crate) mod kernel;
 
-use pghot_hotness::QuickFaults;
+use pghot_hotness::{QuickFaults, Rule};
 
 use crate::{Config, Descriptor, Kind};
 
@@ -22,6 +22,12 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     #[cfg(feature = "kernel")]
     on_kernel: kernel::ON_KERNEL,
 };
+
+/// By what faults count that are not quick. A fault that comes late takes back what a quick one
+/// gave: the limit may have been wider then.
+fn counting(config: &Config) -> Rule {
+    config.rule.counting()
+}
 
 /// Which faults are quick, by the configuration.
 fn quick_faults(config: &Config) -> QuickFaults {

@@ -1,4 +1,4 @@
-//! Where one page below is as hot as another.
+//! Where all pages below are equally hot.
 
 use super::*;
 
@@ -37,15 +37,4 @@ fn all_are_hot_that_are_touched_in_turn() {
         exchange.note(now_ms, faults, Outcomes::default(), &settings());
     }
     assert!(exchange.are_all_hot(&settings()));
-}
-
-#[test]
-fn without_quick_faults_there_is_one_scale() {
-    let mut settings = settings();
-    settings.quick_fault_ms = 0;
-    settings.freq_threshold = 3;
-    let mut exchange = Exchange::default();
-    assert_eq!(exchange.idle_ms(&settings), 2000);
-    assert!(exchange.takes_counted(&settings));
-    assert!(!exchange.search(&settings));
 }

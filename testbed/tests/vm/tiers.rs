@@ -13,6 +13,7 @@ use crate::rig::{
 use crate::{Ctx, Test};
 
 const DEMOTION: &str = "/sys/kernel/mm/numa/demotion_enabled";
+const VMSTAT: &str = "/proc/vmstat";
 
 /// Base pages.
 const MIB: f64 = 256.0;
@@ -259,13 +260,33 @@ fn demotion_never_swaps(ctx: &mut Ctx) -> Result<()> {
     let _above = fill_node_0(vm, &daemon)?;
     let before = vm.vmstat("pswpout")?;
     ensure!(before == 0, "{before} pages were swapped out without pghot");
+    let counters = vm.read(VMSTAT)?;
     go(vm)?;
     promotes(vm, &daemon, 64.0, 240)?;
     demotes(vm, &daemon, 8.0)?;
     let swapped = vm.vmstat("pswpout")?;
-    ensure!(swapped == 0, "{swapped} pages were swapped out");
+    let who = reclaimed(&counters, &vm.read(VMSTAT)?);
+    ensure!(swapped == 0, "{swapped} pages were swapped out: {who}");
     daemon.stop()?;
     Ok(())
+}
+
+/// Who took pages from whom between two readings of `/proc/vmstat`.
+fn reclaimed(before: &str, after: &str) -> String {
+    let is_reclaim = |line: &&str| {
+        let names = [
+            "allocstall",
+            "kswapd",
+            "pgdemote",
+            "pgscan",
+            "pgsteal",
+            "psw",
+        ];
+        names.iter().any(|name| line.starts_with(name))
+    };
+    let lines = after.lines().filter(is_reclaim);
+    let changed = lines.filter(|line| before.lines().all(|old| old != *line));
+    changed.collect::<Vec<_>>().join(", ")
 }
 
 fn stalls(ctx: &Ctx) -> Result<u64> {

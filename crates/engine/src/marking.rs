@@ -85,8 +85,12 @@ const FAULTS_PER_PROMOTION: u64 = 8;
 const BUDGET: (u64, u64) = (1024, 4096);
 
 /// At most while the top tier has room: what goes up then costs its move and no more, and the
-/// sooner it goes the better.
-const ROOMY_BUDGET: u64 = 16_384;
+/// sooner it goes the better. The second is for faults of which half and more lead to a promotion:
+/// most of what comes at once then is what has to come anyway.
+const ROOMY_BUDGET: (u64, u64) = (16_384, 65_536);
+
+/// See [`ROOMY_BUDGET`].
+const FAULTS_PER_FILLING: u64 = 2;
 
 /// The size of a visit grows so many times at once.
 const GROWTH: u64 = 4;
@@ -271,7 +275,7 @@ impl Marking {
         let late_per_s = late * 1000 / spent_ms;
         let (low, usual) = (self.cpus * BUDGET.0, self.cpus * BUDGET.1);
         let high = match worth {
-            Worth::FillsRoom => self.cpus * ROOMY_BUDGET,
+            Worth::FillsRoom => self.cpus * ROOMY_BUDGET.0,
             Worth::Exchanged | Worth::InVain => usual,
         };
         let is_news = late_per_s > (MORE_LATE * self.late_per_s).max(low);
@@ -288,7 +292,14 @@ impl Marking {
                 before.max(went as f64 * 1000.0 / spent_ms as f64)
             }
         };
-        let budget = ((self.promoted_per_s * FAULTS_PER_PROMOTION as f64) as u64).clamp(low, high);
+        let times = |faults: u64| (self.promoted_per_s * faults as f64) as u64;
+        let budget = times(FAULTS_PER_PROMOTION).clamp(low, high);
+        let budget = match worth {
+            Worth::FillsRoom => {
+                budget.max(times(FAULTS_PER_FILLING).min(self.cpus * ROOMY_BUDGET.1))
+            }
+            Worth::Exchanged | Worth::InVain => budget,
+        };
         (self.faults_per_s, self.budget_per_s) = (came * 1000 / spent_ms, budget);
         // Larger visits become smaller, and what pays is paid for.
         self.credit = match self.size_mb == SIZE_MB.0 && budget <= low {

@@ -131,6 +131,12 @@ fn there_may_be_as_many_as_promotions_are_worth() {
     assert_eq!(budget(Worth::Exchanged, 16_384), 16_384);
     assert_eq!(budget(Worth::FillsRoom, 16_384), 65_536);
     assert_eq!(budget(Worth::FillsRoom, 6000), 48_000);
+    assert_eq!(
+        budget(Worth::FillsRoom, 50_000),
+        100_000,
+        "most of them are promoted"
+    );
+    assert_eq!(budget(Worth::FillsRoom, 1 << 20), 4 * 65_536);
     assert_eq!(budget(Worth::FillsRoom, 0), budget(Worth::Exchanged, 0));
     assert_eq!(budget(Worth::InVain, 16_384), 4096, "it earns nothing");
 }

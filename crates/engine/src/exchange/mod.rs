@@ -14,6 +14,8 @@
 //!   While far more pages are idle than wait, and to find them takes long, narrow scales are left
 //!   out; where too few are, they come back. For pages that have been idle for longer than it takes
 //!   to count accesses all may come.
+//! - *Once in vain, a few first.* After moves in vain as many change places as it takes to see what
+//!   comes of it. When that is known to be worth it, or the longest idle go, more may.
 //! - *What comes back was a mistake.* A page that was promoted, went down and is hot again cost two
 //!   moves for nothing. If a quarter of what would be promoted are such pages, the rate is halved;
 //!   if there are fewer, it doubles, up to the limit.
@@ -58,9 +60,6 @@ const LEFT_ALONE_MS: u64 = 10_000;
 const ROUNDS: u32 = 3;
 const ROUNDS_SHORT: u32 = 2;
 
-/// MB a second at the start.
-const FIRST_RATE_MBPS: u64 = 128;
-
 /// Half of the time for which the rate is saved up, in ms.
 const SAVED_MS: u64 = 500;
 
@@ -90,6 +89,8 @@ pub struct Exchange {
     /// A scale at which too few were idle, and until when it is left alone.
     too_wide: Option<(usize, u64)>,
     rate_mbps: u64,
+    /// Whether it is not known yet what comes of it.
+    is_on_trial: bool,
     gate: Gate,
     resting: Option<(u64, Rest)>,
     rest_ms: u64,
@@ -120,7 +121,8 @@ impl Default for Exchange {
             rounds_in_vain: 0,
             rounds_short: 0,
             too_wide: None,
-            rate_mbps: FIRST_RATE_MBPS,
+            rate_mbps: rest::USUAL_RATE_MBPS,
+            is_on_trial: false,
             gate: Gate::default(),
             resting: None,
             rest_ms: rest::REST_MS.0,
@@ -229,6 +231,7 @@ impl Exchange {
         if self.scale != widest || self.resting.is_some() {
             self.resting = None;
             self.go_to(widest, now_ms);
+            self.end_trial();
         }
     }
 

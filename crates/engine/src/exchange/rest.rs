@@ -1,14 +1,22 @@
-//! What does not pay rests: when, why, and for how long.
+//! What does not pay rests: when, why, and for how long; and how many pages change places before
+//! and after it is known whether it pays.
 
 use super::scales::{NARROW_SCALES, limit_mbps};
 use super::{Exchange, Fates, Outcomes, Rest, WIDER_GAP};
-use crate::Settings;
+use crate::{Gate, Settings};
 
 /// During a rest a scale is tried again when hot and cold are so many times further apart.
 const WIDER_GAP_AT_REST: f64 = 3.0;
 
 /// First and longest rest, in ms.
 pub(super) const REST_MS: (u64, u64) = (1000, 64_000);
+
+/// MB a second at the start.
+pub(super) const USUAL_RATE_MBPS: u64 = 128;
+
+/// The same after moves in vain, until it is known what comes of it: 2,048 pages at once. One in 16
+/// of those that go up is looked at again, and 64 are enough to tell.
+const TRIAL_RATE_MBPS: u64 = 8;
 
 /// MB a second below which an exchange does not pay.
 const TRICKLE_MBPS: u64 = 4;
@@ -46,10 +54,14 @@ impl Exchange {
         let Some(is_worth_it) = self.fates.verdict() else {
             return;
         };
-        let others_stayed_idle = self.fates.stayed_idle();
+        let (others_stayed_idle, is_told) = (self.fates.stayed_idle(), self.fates.tells_of_idle());
         (self.judged_fates, self.sees_fates) = (std::mem::take(&mut self.fates), true);
         match is_worth_it {
-            true => self.has_paid = true,
+            true => {
+                // Where all are touched all the time they are touched again whatever goes.
+                self.has_paid |= is_told;
+                self.end_trial();
+            }
             false if self.resting.is_none() => {
                 self.has_paid = false;
                 self.fails();
@@ -75,7 +87,6 @@ impl Exchange {
         let is_changed = !is_over && why == Rest::NobodyIdle && is_open();
         if is_over || is_changed {
             self.resting = None;
-            self.rate_mbps = self.rate_mbps.max(4 * TRICKLE_MBPS);
         }
     }
 
@@ -95,8 +106,16 @@ impl Exchange {
             if self.rate_mbps < TRICKLE_MBPS {
                 self.rest(now_ms, Rest::TheyCameBack);
             }
-        } else {
+        } else if self.is_proven {
+            // What went into free memory tells nothing of an exchange.
             self.rate_mbps = (self.rate_mbps * 2).min(limit_mbps(settings));
+        }
+    }
+
+    /// What waits need not wait any longer.
+    pub(super) fn end_trial(&mut self) {
+        if std::mem::take(&mut self.is_on_trial) && self.rate_mbps < USUAL_RATE_MBPS {
+            (self.rate_mbps, self.gate) = (USUAL_RATE_MBPS, Gate::default());
         }
     }
 
@@ -111,6 +130,9 @@ impl Exchange {
         self.gap_at_proof = None;
         self.resting = Some((now_ms + self.rest_ms, why));
         self.rest_ms = (self.rest_ms * 2).min(REST_MS.1);
+        if why.is_of_vain_moves() {
+            (self.rate_mbps, self.is_on_trial) = (TRIAL_RATE_MBPS, true);
+        }
         (self.is_proven, self.likely) = (false, None);
     }
 }

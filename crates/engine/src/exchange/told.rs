@@ -202,7 +202,7 @@ impl Fates {
     }
 
     /// Of idle pages hardly any are left where all of them went: these tell nothing.
-    fn tells_of_idle(self) -> bool {
+    pub(super) fn tells_of_idle(self) -> bool {
         self.idle >= LOOKED_MIN
     }
 

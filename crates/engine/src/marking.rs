@@ -85,12 +85,12 @@ const FAULTS_PER_PROMOTION: u64 = 8;
 const BUDGET: (u64, u64) = (1024, 4096);
 
 /// At most while the top tier has room: what goes up then costs its move and no more, and the
-/// sooner it goes the better. The second is for faults of which half and more lead to a promotion:
-/// most of what comes at once then is what has to come anyway.
+/// sooner it goes the better. The second is for faults of which a quarter and more lead to a promotion:
+/// what comes at once then has to come anyway.
 const ROOMY_BUDGET: (u64, u64) = (16_384, 65_536);
 
 /// See [`ROOMY_BUDGET`].
-const FAULTS_PER_FILLING: u64 = 2;
+const FAULTS_PER_FILLING: u64 = 4;
 
 /// The size of a visit grows so many times at once.
 const GROWTH: u64 = 4;

@@ -133,8 +133,8 @@ fn there_may_be_as_many_as_promotions_are_worth() {
     assert_eq!(budget(Worth::FillsRoom, 6000), 48_000);
     assert_eq!(
         budget(Worth::FillsRoom, 50_000),
-        100_000,
-        "most of them are promoted"
+        200_000,
+        "most are promoted"
     );
     assert_eq!(budget(Worth::FillsRoom, 1 << 20), 4 * 65_536);
     assert_eq!(budget(Worth::FillsRoom, 0), budget(Worth::Exchanged, 0));

@@ -164,7 +164,7 @@ static PROGRAMS: &[Workload] = &[
         pays: true,
         size: Size::RoomPercent(8),
         has_bound: true,
-        per_host_s: 1_000_000,
+        per_host_s: 7_000_000,
         backings: &["anon", "thp", "shared"],
         scope: Scope::Memory,
         own: &["bfs"],

@@ -14,8 +14,10 @@
 //! ```
 
 mod agings;
+mod ahead;
 mod demand;
 mod lists;
+mod pace;
 mod reclaim;
 mod report;
 mod shares;
@@ -29,6 +31,7 @@ use pghot_hotness::Nid;
 use crate::exchange::{Exchange, Fates, NEWS_MS, Rest, Round};
 use crate::{History, Settings, Turn, Turns, Waiting};
 use agings::{Agings, Pair};
+use ahead::Filling;
 use lists::Lists;
 use survey::Survey;
 
@@ -46,13 +49,6 @@ pub(crate) const PAGES_MIN: u64 = 32;
 
 /// When nothing has waited for so long, in ms, there is room, and it is looked more rarely.
 const QUIET_MS: u64 = 2000;
-
-/// The longest between two passes while pages wait, in ms, and the shortest.
-const INTERVAL_MS: (u64, u64) = (100, 8);
-
-/// Between two passes during a rest, in ms, and at most while pages are not told apart. Hint faults
-/// may change that, and are counted for longer.
-const REST_INTERVAL_MS: u64 = NEWS_MS / 2;
 
 /// A top-tier node without room for what waits.
 struct Target {
@@ -76,6 +72,7 @@ pub struct Demoter {
     /// Turns of recordings that had ended by the last pass.
     recorded: u64,
     lists: Lists,
+    filling: Filling,
     /// When the longest idle pages may be tried again.
     longest_again_ms: u64,
     /// Until when they may not because that was in vain, and how long that is: twice as long each
@@ -129,6 +126,7 @@ impl Demoter {
         self.exchange.note(now_ms, faults, outcomes, settings);
         self.report.is_wanted = false;
         self.forget_pairs(now_ms, settings);
+        self.filling.note(now_ms, outcomes.promoted);
         for (&nid, waiting) in &demand.waiting {
             let room_pages = machine.room_pages(nid);
             if room_pages < waiting.pages() {
@@ -140,6 +138,8 @@ impl Demoter {
                     room_pages,
                 };
                 self.make_room(&target, settings, machine);
+            } else {
+                self.look_ahead(nid, room_pages, settings, machine);
             }
         }
         let is_quiet = now_ms >= self.wanted_ms + QUIET_MS;
@@ -152,41 +152,7 @@ impl Demoter {
         self.report.is_proven = self.exchange.is_proven();
         self.report.rate_mbps = self.exchange.rate_mbps();
         self.report.note_change(now_ms);
-        match self.report.is_wanted {
-            true if self.report.resting.is_none() => {
-                let now_ms = machine.now_ms();
-                let second_ms = self.until_second_ms(now_ms);
-                second_ms.unwrap_or_else(|| self.until_look_ms(now_ms))
-            }
-            true => REST_INTERVAL_MS,
-            false if !is_quiet => INTERVAL_MS.0,
-            false => QUIET_MS / 4,
-        }
-    }
-
-    /// How long until the second of a pair of agings, if one is under way, in ms.
-    fn until_second_ms(&self, now_ms: u64) -> Option<u64> {
-        let idle_ms = self.report.idle_ms;
-        let agings = self.agings.values();
-        let until_ms = agings.filter_map(|agings| agings.until_second_ms(now_ms, idle_ms));
-        until_ms.min().map(|ms| match ms {
-            // It was to come in this pass, but something prevents it.
-            0 => INTERVAL_MS.1,
-            ms => ms.min(INTERVAL_MS.0),
-        })
-    }
-
-    /// How long until there is something to do at some target, in ms: while pages are told apart
-    /// soon, and while they are not when the next aging may come.
-    fn until_look_ms(&self, now_ms: u64) -> u64 {
-        let soon_ms = INTERVAL_MS.0 / 2;
-        if self.exchange.is_promising() {
-            return soon_ms;
-        }
-        let agings = self.agings.values();
-        let until_ms = agings.map(|agings| agings.until_due_ms(now_ms, self.report.idle_ms, false));
-        let until_ms = until_ms.min().unwrap_or(0);
-        until_ms.clamp(soon_ms, REST_INTERVAL_MS)
+        self.until_next_ms(is_quiet, machine.now_ms())
     }
 
     /// Agings before a recording tell nothing, nor does a pair that was not finished in time: no
@@ -455,19 +421,27 @@ impl Demoter {
                 fates = machine.look_at(&sample);
             }
         }
+        let now_ms = self.open_generations(nid, lruvecs, machine);
+        let agings = self.agings.entry(nid).or_default();
+        let pair = agings.note(began_ms, now_ms, idle_ms)?;
+        fates.within_ms = pair.apart_ms;
+        self.turn.remove(&nid);
+        Some((pair, fates))
+    }
+
+    /// Ages all lruvecs; returns when that has ended.
+    fn open_generations(&mut self, nid: Nid, lruvecs: &[Lruvec], machine: &mut dyn Reclaim) -> u64 {
+        let began_ms = machine.now_ms();
         for lruvec in lruvecs {
             if let Some(youngest) = lruvec.generations.last() {
                 machine.age(nid, lruvec.memcg_id, youngest.seq);
                 self.report.agings += 1;
             }
         }
-        let now_ms = machine.now_ms();
-        let took_ms = now_ms.saturating_sub(began_ms);
+        let ended_ms = machine.now_ms();
+        let took_ms = ended_ms.saturating_sub(began_ms);
         self.report.aging_ms_max = self.report.aging_ms_max.max(took_ms);
-        let pair = agings.note(began_ms, now_ms, idle_ms)?;
-        fates.within_ms = pair.apart_ms;
-        self.turn.remove(&nid);
-        Some((pair, fates))
+        ended_ms
     }
 
     /// The lruvecs of a node, but for those that a policy keeps where they are.

@@ -117,3 +117,34 @@ fn those_that_are_idle_no_more_are_asked_less_and_less_often() {
     run(&mut node, 64_000);
     assert!(node.pages.len() < was - 1000);
 }
+
+/// While a node fills up it is learnt who is idle; where it does not, nobody is looked at.
+#[test]
+fn when_a_node_is_full_it_is_known_who_was_idle_while_it_filled() {
+    let settings = Settings::new(Format::Default);
+    // How long it takes until some go, in ms, and the agings before the node was full.
+    let waits = |promoted_per_ms: u64| {
+        let mut node = Node::new(&[(3000, 1), (5000, NEVER)]);
+        let (mut demoter, start_ms) = (Demoter::default(), node.now_ms);
+        let full_ms = start_ms + 4000;
+        let mut pass = |node: &mut Node| {
+            node.room = 20 * full_ms.saturating_sub(node.now_ms);
+            let is_full = node.room == 0;
+            let mut demand = node.demand(if is_full { 2000 } else { 0 });
+            demand.faults = FaultTimes::default();
+            demand.outcomes.promoted = promoted_per_ms * (node.now_ms - start_ms);
+            node.now_ms += demoter.pass(&demand, &settings, node);
+            (demoter.report().demoted_pages, demoter.report().agings)
+        };
+        let mut agings = 0;
+        while node.now_ms < full_ms {
+            (_, agings) = pass(&mut node);
+        }
+        while pass(&mut node).0 == 0 && node.now_ms < full_ms + 10_000 {}
+        (node.now_ms - full_ms, agings)
+    };
+    let (waited_ms, agings) = waits(20);
+    assert!(waited_ms < 2500 && agings == 2, "{waited_ms} {agings}");
+    let (waited_ms, agings) = waits(0);
+    assert!(waited_ms > 3000 && agings == 0, "{waited_ms} {agings}");
+}

@@ -10,8 +10,10 @@ const OFTENER: u64 = 10;
 const WORTH_A_CALL_PAGES: u64 = 64;
 
 /// Then a pass is followed by a rest of so many times its own time, at least: it takes a CPU's
-/// time, and each of its calls drains the lists of all CPUs.
+/// time, and each of its calls drains the lists of all CPUs. Where there is room it is shorter:
+/// once that is used up it ends, and the sooner it is the better.
 const REST: u64 = 4;
+const FILLING_REST: u64 = 1;
 
 /// A migrator is idle if it has seen no ready page for so many intervals, or none that there was
 /// room for.
@@ -54,7 +56,12 @@ impl Pace {
             .is_some_and(|ready| ready.saturating_add(IDLE_INTERVALS * sleep_ms) <= started_ms);
         let own_ms = ended_ms - started_ms.min(ended_ms);
         let gather_ms = sleep_ms * WORTH_A_CALL_PAGES / self.recent_pages.max(1);
-        let rest_ms = (sleep_ms / OFTENER).max(REST * own_ms).max(gather_ms);
+        let times = if last.wants_room() {
+            REST
+        } else {
+            FILLING_REST
+        };
+        let rest_ms = (sleep_ms / OFTENER).max(times * own_ms).max(gather_ms);
         let intervals = if is_idle { IDLE_RARER } else { 1 };
         let due_ms = started_ms.saturating_add(intervals * sleep_ms);
         if ended_ms + rest_ms < due_ms {
@@ -135,11 +142,21 @@ mod tests {
         let mut pace = Pace::default();
         assert_eq!(pace.next_ms(&pass(1000, 1000, 0), 100), 1100);
         assert_eq!(pace.next_ms(&pass(1100, 1101, 999), 100), 1111);
+        let exchanges = PassReport {
+            held: [(Held::NoRoom, 1)].into(),
+            ..pass(1111, 1116, 999)
+        };
         assert_eq!(
-            pace.next_ms(&pass(1111, 1116, 999), 100),
+            pace.clone().next_ms(&exchanges, 100),
             1136,
             "its work is expensive"
         );
+        assert_eq!(
+            pace.clone().next_ms(&pass(1111, 1131, 999), 100),
+            1151,
+            "there is room"
+        );
+        assert_eq!(pace.next_ms(&pass(1111, 1116, 999), 100), 1126);
         assert_eq!(pace.next_ms(&pass(1136, 1186, 999), 100), 1236);
         assert_eq!(pace.next_ms(&pass(1236, 1336, 999), 100), 1336);
         assert_eq!(pace.next_ms(&pass(1336, 1437, 999), 100), 1462);

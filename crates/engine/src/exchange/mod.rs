@@ -15,7 +15,7 @@
 //!   out; where too few are, they come back. For pages that have been idle for longer than it takes
 //!   to count accesses all may come.
 //! - *Once in vain, a few first.* After moves in vain as many change places as it takes to see what
-//!   comes of it. When that is known to be worth it, or the longest idle go, more may.
+//!   comes of it; more when that is known to be worth it. For the longest idle that is no matter.
 //! - *What comes back was a mistake.* A page that was promoted, went down and is hot again cost two
 //!   moves for nothing. If a quarter of what would be promoted are such pages, the rate is halved;
 //!   if there are fewer, it doubles, up to the limit.
@@ -231,7 +231,6 @@ impl Exchange {
         if self.scale != widest || self.resting.is_some() {
             self.resting = None;
             self.go_to(widest, now_ms);
-            self.end_trial();
         }
     }
 
@@ -399,8 +398,13 @@ impl Exchange {
     /// Earns what the time since the last call allows, at most for a second, and returns how many
     /// pages may go now.
     pub fn refill(&mut self, now_ms: u64, settings: &Settings) -> u64 {
-        self.rate_mbps = self.rate_mbps.min(limit_mbps(settings));
-        self.gate.refill(now_ms, self.rate_mbps, SAVED_MS);
+        let limit_mbps = limit_mbps(settings);
+        self.rate_mbps = self.rate_mbps.min(limit_mbps);
+        let rate_mbps = match self.is_on_trial && self.takes_counted(settings) {
+            true => rest::USUAL_RATE_MBPS.min(limit_mbps),
+            false => self.rate_mbps,
+        };
+        self.gate.refill(now_ms, rate_mbps, SAVED_MS);
         match self.is_proven && self.resting(now_ms).is_none() {
             true => self.gate.tokens_pages(),
             false => 0,

@@ -106,8 +106,9 @@ impl Exchange {
             if self.rate_mbps < TRICKLE_MBPS {
                 self.rest(now_ms, Rest::TheyCameBack);
             }
-        } else if self.is_proven {
-            // What went into free memory tells nothing of an exchange.
+        } else if self.is_proven && !(self.is_on_trial && self.takes_counted(settings)) {
+            // What went into free memory tells nothing of an exchange, nor what went for the
+            // longest idle of one at a narrow scale.
             self.rate_mbps = (self.rate_mbps * 2).min(limit_mbps(settings));
         }
     }

@@ -97,4 +97,7 @@ fn who_was_idle_for_long_may_go_at_once() {
     exchange.go_to_widest(now_ms, &settings());
     exchange.is_proven = true;
     assert_eq!(allowed(&mut exchange, now_ms), 32_768);
+    exchange.go_to(0, now_ms);
+    exchange.is_proven = true;
+    assert_eq!(allowed(&mut exchange, now_ms + 1000), 2048, "but no others");
 }

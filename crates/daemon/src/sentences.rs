@@ -74,6 +74,7 @@ fn history(record: RecordReport, quick: QuickFault, settings: &Settings) -> Stri
     let threshold = settings.freq_threshold;
     let QuickFault {
         within_ms,
+        soon_ms: _,
         in_bursts,
     } = quick;
     let one = match (within_ms, in_bursts) {

@@ -1,5 +1,6 @@
 //! Which hint faults tell enough at one look.
 
+use crate::exchange::NARROWEST_MS;
 use crate::{Kept, Kind, Settings, Tunable};
 
 /// Its tunable.
@@ -28,6 +29,9 @@ pub(crate) const QUICK_FAULT_MS: Tunable = Tunable {
 pub struct QuickFault {
     /// Those that come sooner than so many ms after the mark.
     pub within_ms: u32,
+    /// Of those the ones that come so soon are hotter than the others: they go first, and when pages
+    /// change places they still count.
+    pub soon_ms: u32,
     /// Also those that many neighbours come with, whenever the marks were made: memory that was
     /// left alone is in use. But one look may be wrong, so not where a page must go down for each
     /// that comes up, unless it has been idle for long.
@@ -39,6 +43,7 @@ impl QuickFault {
     pub fn as_set(settings: &Settings) -> QuickFault {
         QuickFault {
             within_ms: settings.quick_fault_ms,
+            soon_ms: settings.quick_fault_ms.min(NARROWEST_MS),
             in_bursts: settings.quick_fault_ms > 0,
         }
     }

@@ -3,26 +3,32 @@
  * What one hint fault tells: for the BPF program that sees hint faults, and for its model.
  *
  * A page that is touched soon after the kernel's scan has marked it is touched often. The scan may
- * come back to it only when the window is over, so such a fault is applied as often as a record can
- * count: the page is ready now, and before those that merely were touched now and then.
+ * come back to it only when the window is over, so such a fault makes the page ready at once. How
+ * soon is soon enough depends on what the page would displace. While there is room it may take
+ * longer than later, when pages change places: the soonest fill their records, and go first.
  */
 #ifndef PGHOT_HINT_FAULTS_H
 #define PGHOT_HINT_FAULTS_H
 
 #include "hotness.h"
 
-/* Which faults are quick, and the rule for those, by which one access fills a record. */
+/* Which faults are quick, and the rules for those. */
 struct quick_faults {
-	struct hotness_rule rule;
-	/* Those that come so soon after the mark; 0: none. */
+	/* One access fills the record. */
+	struct hotness_rule filling;
+	/* One access makes the page ready, and leaves the record less than full. */
+	struct hotness_rule sufficing;
+	/* The first is for those that come so soon after the mark, or in a burst. */
+	__u32 soon_ms;
+	/* The second for those that come so soon, at least as long; 0: none are quick. */
 	__u32 within_ms;
 	/* Whether faults in a burst are quick too. */
-	__u16 in_bursts;
+	__u32 in_bursts;
 	/* Whether others are left to who reads accessed bits. */
-	__u16 only_quick;
+	__u32 only_quick;
 };
 
-_Static_assert(sizeof(struct quick_faults) == 56, "written whole, while programs run");
+_Static_assert(sizeof(struct quick_faults) == 112, "written whole, while programs run");
 
 /*
  * A burst is so many faults of a block within this time, and those that follow. The pages of a
@@ -98,6 +104,7 @@ enum hint_fault {
 	HINT_FAULT_COUNTED,  /* one access, like others */
 	HINT_FAULT_LEFT,     /* the same, but somebody else sees it too */
 	HINT_FAULT_SOON,     /* quick: soon after the mark */
+	HINT_FAULT_EARLY,    /* quick: not quite as soon */
 	HINT_FAULT_IN_BURST, /* quick: later, but in a burst */
 };
 
@@ -107,7 +114,7 @@ HOTNESS_FN enum hint_fault hint_fault_kind(const volatile struct quick_faults *q
 					   __u32 since_mark_ms, __u32 now_ms)
 {
 	if (since_mark_ms < quick->within_ms)
-		return HINT_FAULT_SOON;
+		return since_mark_ms < quick->soon_ms ? HINT_FAULT_SOON : HINT_FAULT_EARLY;
 	if (quick->in_bursts && b && is_in_burst(b, key, page, now_ms))
 		return HINT_FAULT_IN_BURST;
 	return quick->only_quick ? HINT_FAULT_LEFT : HINT_FAULT_COUNTED;

@@ -83,10 +83,12 @@ const HINT_FAULT_NUMBERS: &crate::Shape = mirror!(names "hint_fault_numbers", "N
 mirror! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(crate) struct RawQuick = "quick_faults" {
-        pub rule: RawRule,
+        pub filling: RawRule,
+        pub sufficing: RawRule,
+        pub soon_ms: u32,
         pub within_ms: u32,
-        pub in_bursts: u16,
-        pub only_quick: u16,
+        pub in_bursts: u32,
+        pub only_quick: u32,
     }
 }
 

@@ -14,6 +14,8 @@ mirror! {
         Left,
         /// It came soon after the mark: its page is hot.
         Soon,
+        /// It came not quite as soon: its page is ready as well, after those.
+        Early,
         /// It came later, but in a burst: its page is hot.
         InBurst,
     }
@@ -24,11 +26,19 @@ mirror! {
 pub struct QuickFaults(RawQuick);
 
 impl QuickFaults {
-    /// Those that come within so many ms of the mark, and those in bursts if wanted. `rule` is that
-    /// of other accesses. With `only_quick`, other faults are left to who reads accessed bits.
-    pub fn new(rule: &Rule, within_ms: u32, in_bursts: bool, only_quick: bool) -> QuickFaults {
+    /// Those that come within so many ms of the mark, of which the sooner ones fill their records,
+    /// and those in bursts if wanted. `rule` is that of other accesses. With `only_quick`, other
+    /// faults are left to who reads accessed bits.
+    pub fn new(
+        rule: &Rule,
+        (soon_ms, within_ms): (u32, u32),
+        in_bursts: bool,
+        only_quick: bool,
+    ) -> QuickFaults {
         QuickFaults(RawQuick {
-            rule: *rule.at_one_look().raw(),
+            filling: *rule.at_one_look().raw(),
+            sufficing: *rule.ready_at_one_look().raw(),
+            soon_ms,
             within_ms,
             in_bursts: in_bursts.into(),
             only_quick: only_quick.into(),
@@ -82,7 +92,7 @@ mod tests {
 
     fn quick(within_ms: u32, in_bursts: bool) -> QuickFaults {
         let rule = Rule::new(Format::Default, 2, 3000).unwrap();
-        QuickFaults::new(&rule, within_ms, in_bursts, false)
+        QuickFaults::new(&rule, (within_ms, within_ms), in_bursts, false)
     }
 
     /// How many of the faults are in bursts that come once in so many ms.
@@ -147,8 +157,9 @@ mod tests {
         assert_eq!(kind(quick(8, false), 8), HintFault::Counted);
         assert_eq!(kind(quick(8, true), 8), HintFault::Counted);
         let rule = Rule::new(Format::Default, 2, 3000).unwrap();
-        let only = QuickFaults::new(&rule, 8, false, true);
+        let only = QuickFaults::new(&rule, (8, 16), false, true);
         assert_eq!(kind(only, 7), HintFault::Soon);
-        assert_eq!(kind(only, 8), HintFault::Left);
+        assert_eq!(kind(only, 8), HintFault::Early);
+        assert_eq!(kind(only, 16), HintFault::Left);
     }
 }

@@ -144,6 +144,25 @@ impl Rule {
         rule
     }
 
+    /// The same for accesses of which one makes its page ready, and no more: it counts as one, or as
+    /// many as that takes, and fills no record. Where only a full record makes its page ready, it
+    /// fills it.
+    pub fn ready_at_one_look(&self) -> Rule {
+        let full = self.format.freq_max();
+        let threshold = self.raw.freq_threshold;
+        if threshold == full {
+            return self.at_one_look();
+        }
+        let mut rule = *self;
+        let last = full as usize - 2;
+        for (freq, step) in rule.raw.step.iter_mut().enumerate() {
+            // After one more access than these.
+            let from = freq.max(threshold as usize - 1).min(last);
+            *step = self.raw.step[from];
+        }
+        rule
+    }
+
     /// The same for accesses that only count, beside those by [`Rule::at_one_look`]: they fill no
     /// record, and make a full one count as the next less. So a full record tells that the last
     /// access was enough by itself. Where only a full record makes its page ready, nothing changes.

@@ -18,19 +18,22 @@ fn table(format: Format) -> Table {
     Table::in_memory(format, Span::new(&[range]).unwrap())
 }
 
+/// The frequency of a record after accesses by these rules, and whether its page is ready.
+fn freq_after(format: Format, rules: &[Rule]) -> (u32, bool) {
+    let table = table(format);
+    for rule in rules {
+        table.report(PFN, 0, 1_000_000, rule);
+    }
+    let record = table.get(PFN).unwrap();
+    (record.freq(), record.is_ready())
+}
+
 /// What was quick by a wider limit may not be by a narrower one.
 #[test]
 fn what_only_counts_fills_no_record() {
     for (format, full) in [(Format::Default, 3), (Format::Precision, 7)] {
         let rule = Rule::new(format, 2, 1000).unwrap();
-        let freq_after = |rules: &[Rule]| {
-            let table = table(format);
-            for rule in rules {
-                table.report(PFN, 0, 1_000_000, rule);
-            }
-            let record = table.get(PFN).unwrap();
-            (record.freq(), record.is_ready())
-        };
+        let freq_after = |rules: &[Rule]| freq_after(format, rules);
         let (quick, counting) = (rule.at_one_look(), rule.counting());
         assert_eq!(freq_after(&[quick]), (full, true));
         assert_eq!(freq_after(&[counting]), (1, false));
@@ -274,6 +277,27 @@ fn precision_keeps_the_accessing_node() {
     t.report(PFN, 1, 20, &rule);
     assert_eq!((record(&t, 0).nid(), record(&t, 0).freq()), (Some(1), 2));
     assert_eq!(table(Format::Default).get(PFN).unwrap().nid(), None);
+}
+
+/// Ready at once, but less than full; what was full is so no more.
+#[test]
+fn one_look_may_be_enough_and_no_more() {
+    for format in [Format::Default, Format::Precision] {
+        let full = format.freq_max();
+        for threshold in 1..full {
+            let rule = Rule::new(format, threshold, 3000).unwrap();
+            let after = |rules: &[Rule]| freq_after(format, rules);
+            let ready = rule.ready_at_one_look();
+            assert_eq!(after(&[ready]), (threshold, true));
+            assert_eq!(after(&[ready; 9]), (full - 1, true));
+            assert_eq!(after(&[rule.at_one_look(), ready]), (full - 1, true));
+        }
+        let rule = Rule::new(format, full, 3000).unwrap();
+        assert_eq!(
+            freq_after(format, &[rule.ready_at_one_look()]),
+            (full, true)
+        );
+    }
 }
 
 #[test]

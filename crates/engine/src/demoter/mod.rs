@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use pghot_hotness::Nid;
 
-use crate::exchange::{Exchange, Fates, NEWS_MS, Rest, Round};
+use crate::exchange::{Exchange, Fates, Rest, Round};
 use crate::{History, Settings, Turn, Turns, Waiting};
 use agings::{Agings, Pair};
 use ahead::Filling;

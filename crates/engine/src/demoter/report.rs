@@ -108,6 +108,9 @@ impl DemoterReport {
         }
         if self.is_wanted && is_able {
             quick.within_ms = self.touched_ms;
+            if !is_widest {
+                quick.soon_ms = self.touched_ms;
+            }
         }
         quick
     }
@@ -191,6 +194,26 @@ mod tests {
         assert_eq!(within_ms(&settings, true, true), 2000);
         settings.quick_fault_ms = 0;
         assert_eq!(within_ms(&settings, true, true), 0, "switched off");
+    }
+
+    /// What was let in while there was room does not count when places are scarce.
+    #[test]
+    fn the_soonest_are_the_hottest() {
+        let settings = Settings::new(Format::Default);
+        let times_ms = |is_wanted: bool, touched_ms, idle_ms| {
+            let report = DemoterReport {
+                has_room: !is_wanted,
+                is_wanted,
+                touched_ms,
+                idle_ms,
+                ..DemoterReport::default()
+            };
+            let quick = report.quick_fault(&settings);
+            (quick.soon_ms, quick.within_ms)
+        };
+        assert_eq!(times_ms(false, 64, 128), (8, 125), "there is room");
+        assert_eq!(times_ms(true, 64, 128), (64, 64));
+        assert_eq!(times_ms(true, 125, 3000), (8, 125), "all may come");
     }
 
     #[test]

@@ -36,7 +36,7 @@ impl Fake for HintFaults {
         self.config = config.clone();
     }
 
-    /// A quick fault fills its record. Pages of the model lie as in their process.
+    /// Pages of the model lie as in their process.
     fn event(&mut self, event: Event, access: &FolioAccess, now: Duration) {
         let Event::HintFault(since_mark) = event else {
             return;
@@ -51,6 +51,7 @@ impl Fake for HintFaults {
             HintFault::Left => return,
             HintFault::Counted => counting(&self.config),
             HintFault::Soon | HintFault::InBurst => self.config.rule.at_one_look(),
+            HintFault::Early => self.config.rule.ready_at_one_look(),
         };
         self.reporter
             .report_folio_by(&rule, access.head, access.nid, access.pages, now);

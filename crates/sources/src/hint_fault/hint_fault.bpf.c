@@ -69,6 +69,19 @@ static __always_inline enum hint_fault kind_of(struct vm_fault *vmf, __u32 since
 	return hint_fault_kind(&quick, b, key, page, since_ms, now_ms);
 }
 
+static __always_inline const struct hotness_rule *rule_of(enum hint_fault kind)
+{
+	switch (kind) {
+	case HINT_FAULT_SOON:
+	case HINT_FAULT_IN_BURST:
+		return (const struct hotness_rule *)&quick.filling;
+	case HINT_FAULT_EARLY:
+		return (const struct hotness_rule *)&quick.sufficing;
+	default:
+		return &rule;
+	}
+}
+
 static __always_inline void count_time(struct source_stats *s, enum hint_fault kind, __u32 since_ms)
 {
 	__u32 class = hint_fault_class(kind, since_ms);
@@ -130,8 +143,7 @@ int BPF_PROG(hint_fault, struct folio *folio, struct vm_fault *vmf)
 		return 0;
 	}
 
-	const struct hotness_rule *by =
-		kind == HINT_FAULT_COUNTED ? &rule : (const struct hotness_rule *)&quick.rule;
+	const struct hotness_rule *by = rule_of(kind);
 	enum hotness_result result = report_folio(&s->common, head, 1ull << order, nid, now_ms, by);
 
 	if (result != HOTNESS_RECORDED && result != HOTNESS_BECAME_READY)

@@ -33,5 +33,6 @@ fn counting(config: &Config) -> Rule {
 fn quick_faults(config: &Config) -> QuickFaults {
     let quick = config.quick_fault;
     let only_quick = !config.leave_hinted;
-    QuickFaults::new(&config.rule, quick.within_ms, quick.in_bursts, only_quick)
+    let times_ms = (quick.soon_ms, quick.within_ms);
+    QuickFaults::new(&config.rule, times_ms, quick.in_bursts, only_quick)
 }

@@ -14,8 +14,8 @@
 //!   While far more pages are idle than wait, and to find them takes long, narrow scales are left
 //!   out; where too few are, they come back. For pages that have been idle for longer than it takes
 //!   to count accesses all may come.
-//! - *Once in vain, a few first.* After moves in vain as many change places as it takes to see what
-//!   comes of it; more when that is known to be worth it. For the longest idle that is no matter.
+//! - *A few first.* At the start, and after moves in vain, as many change places as it takes to see
+//!   what comes of it; more when that is known to be worth it. For the longest idle that is no matter.
 //! - *What comes back was a mistake.* A page that was promoted, went down and is hot again cost two
 //!   moves for nothing. If a quarter of what would be promoted are such pages, the rate is halved;
 //!   if there are fewer, it doubles, up to the limit.
@@ -38,7 +38,7 @@ use news::News;
 use scales::{NARROW_SCALES, NARROW_TIMES, Scale, least_idle, limit_mbps, scales};
 
 pub(crate) use news::NEWS_MS;
-pub use scales::{FAULT_CLASSES, FaultTimes};
+pub use scales::{FAULT_CLASSES, FaultTimes, NARROWEST_MS};
 pub use told::{Fates, Look, Outcomes, Rest, Round};
 
 /// Where more than this share must be idle, it need not be asked whether it is.
@@ -94,6 +94,8 @@ pub struct Exchange {
     gate: Gate,
     resting: Option<(u64, Rest)>,
     rest_ms: u64,
+    /// During a rest: since when hot and cold have been further apart than when it began.
+    wider_since_ms: Option<u64>,
     /// The narrowest gap when pages were first told apart since the last rest.
     gap_at_proof: Option<f64>,
     /// Of the pages that went up, since the last verdict.
@@ -121,11 +123,12 @@ impl Default for Exchange {
             rounds_in_vain: 0,
             rounds_short: 0,
             too_wide: None,
-            rate_mbps: rest::USUAL_RATE_MBPS,
-            is_on_trial: false,
+            rate_mbps: rest::TRIAL_RATE_MBPS,
+            is_on_trial: true,
             gate: Gate::default(),
             resting: None,
             rest_ms: rest::REST_MS.0,
+            wider_since_ms: None,
             gap_at_proof: None,
             fates: Fates::default(),
             judged_fates: Fates::default(),

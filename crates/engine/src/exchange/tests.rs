@@ -7,6 +7,7 @@ use super::scales::NARROWEST_MS;
 use super::*;
 
 mod all_hot;
+mod changes;
 mod trial;
 
 fn settings() -> Settings {

@@ -4,7 +4,7 @@
 use pghot_hotness::Nid;
 
 use super::reclaim::Reclaim;
-use super::{Demoter, Exchange};
+use super::{Demoter, Exchange, QUIET_MS};
 use crate::Settings;
 
 /// How soon a node must be full at the present pace for that to be worth the agings, in ms.
@@ -48,7 +48,10 @@ impl Demoter {
     ) {
         let now_ms = machine.now_ms();
         let agings = self.agings.entry(nid).or_default();
-        let is_due = self.filling.uses_up_soon(room_pages)
+        // While pages change places there is room now and then, and each aging leaves one generation
+        // less to tell them by.
+        let is_due = now_ms >= self.wanted_ms + QUIET_MS
+            && self.filling.uses_up_soon(room_pages)
             && agings.is_stale(now_ms, Exchange::widest_idle_ms(settings))
             && !self.lists.is_early(nid, now_ms)
             && settings.demote_rate_limit_mbps > 0;

@@ -14,8 +14,8 @@
 //!   While far more pages are idle than wait, and to find them takes long, narrow scales are left
 //!   out; where too few are, they come back. For pages that have been idle for longer than it takes
 //!   to count accesses all may come.
-//! - *A few first.* At the start, and after moves in vain, as many change places as it takes to see
-//!   what comes of it; more when that is known to be worth it. For the longest idle that is no matter.
+//! - *Once in vain, a few first.* After moves in vain as many change places as it takes to see what
+//!   comes of it; more when that is known to be worth it. For the longest idle that is no matter.
 //! - *What comes back was a mistake.* A page that was promoted, went down and is hot again cost two
 //!   moves for nothing. If a quarter of what would be promoted are such pages, the rate is halved;
 //!   if there are fewer, it doubles, up to the limit.
@@ -94,8 +94,8 @@ pub struct Exchange {
     gate: Gate,
     resting: Option<(u64, Rest)>,
     rest_ms: u64,
-    /// During a rest: since when hot and cold have been further apart than when it began.
-    wider_since_ms: Option<u64>,
+    /// When the last rest began.
+    rested_ms: u64,
     /// The narrowest gap when pages were first told apart since the last rest.
     gap_at_proof: Option<f64>,
     /// Of the pages that went up, since the last verdict.
@@ -123,12 +123,12 @@ impl Default for Exchange {
             rounds_in_vain: 0,
             rounds_short: 0,
             too_wide: None,
-            rate_mbps: rest::TRIAL_RATE_MBPS,
-            is_on_trial: true,
+            rate_mbps: rest::USUAL_RATE_MBPS,
+            is_on_trial: false,
             gate: Gate::default(),
             resting: None,
             rest_ms: rest::REST_MS.0,
-            wider_since_ms: None,
+            rested_ms: 0,
             gap_at_proof: None,
             fates: Fates::default(),
             judged_fates: Fates::default(),
@@ -259,7 +259,7 @@ impl Exchange {
         if self.awaits_second_look(settings) {
             return true;
         }
-        let Some((scale, gap)) = self.open_scale(WIDER_GAP, settings) else {
+        let Some((scale, gap)) = self.open_scale(|failed| failed / WIDER_GAP, settings) else {
             return false;
         };
         if scale != self.scale {
@@ -280,14 +280,14 @@ impl Exchange {
         !self.is_proven && self.likely.is_some_and(would)
     }
 
-    /// The narrowest scale at which hot and cold are so many times further apart than when it
+    /// The narrowest scale whose gap is narrower than a limit that follows from the one with which it
     /// failed, and its gap. It must make a difference to how many must be idle.
-    fn open_scale(&self, wider: f64, settings: &Settings) -> Option<(usize, f64)> {
+    fn open_scale(&self, limit: fn(f64) -> f64, settings: &Settings) -> Option<(usize, f64)> {
         let narrow = scales(settings).len() - 1;
         let open = |scale: usize| {
             let gap = self.news.gap(scale)?;
             let least = |gap| least_idle(gap, NARROW_TIMES);
-            let before = least(self.failed[scale] / wider);
+            let before = least(limit(self.failed[scale]));
             (least(gap) < before.min(IDLE_MAX)).then_some((scale, gap))
         };
         (self.floor..narrow).find_map(open)

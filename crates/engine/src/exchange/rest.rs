@@ -1,25 +1,22 @@
 //! What does not pay rests: when, why, and for how long; and how many pages change places before
 //! and after it is known whether it pays.
 
-use super::news::NEWS_MS;
 use super::scales::{NARROW_SCALES, limit_mbps};
 use super::{Exchange, Fates, Outcomes, Rest, WIDER_GAP};
 use crate::{Gate, Settings};
 
-/// During a rest a scale is tried again when hot and cold are so many times further apart: by the
-/// second, when they have been for so long, in ms, that all faults that tell so are others.
-const WIDER_GAP_AT_REST: (f64, f64) = (3.0, 2.0);
-const WIDER_FOR_MS: u64 = 2 * NEWS_MS;
-
 /// First and longest rest, in ms.
 pub(super) const REST_MS: (u64, u64) = (1000, 64_000);
 
-/// MB a second at the start and after moves in vain, until it is known what comes of it: 2,048 pages
-/// at once. One in 16 of those that go up is looked at again, and 64 are enough to tell.
-pub(super) const TRIAL_RATE_MBPS: u64 = 8;
+/// A quarter of a rest lasts whatever comes, and at most so long, in ms.
+const EARLIEST_MS: u64 = 2000;
 
-/// MB a second, at least, when it is worth it.
+/// MB a second at the start.
 pub(super) const USUAL_RATE_MBPS: u64 = 128;
+
+/// The same after moves in vain, until it is known what comes of it: 2,048 pages at once. One in 16
+/// of those that go up is looked at again, and 64 are enough to tell.
+const TRIAL_RATE_MBPS: u64 = 8;
 
 /// MB a second below which an exchange does not pay.
 const TRICKLE_MBPS: u64 = 4;
@@ -86,20 +83,25 @@ impl Exchange {
             self.go_to(0, now_ms);
         }
         // Something else is in use now, which has not failed before; or so it seems.
-        let is_changed = !is_over && why == Rest::NobodyIdle && self.is_changed(now_ms, settings);
+        let is_changed =
+            !is_over && why == Rest::NobodyIdle && self.is_changed(now_ms, until_ms, settings);
         if is_over || is_changed {
             self.resting = None;
         }
     }
 
-    fn is_changed(&mut self, now_ms: u64, settings: &Settings) -> bool {
-        let (at_once, for_long) = WIDER_GAP_AT_REST;
-        if self.open_scale(for_long, settings).is_none() {
-            self.wider_since_ms = None;
+    /// Whether pages below are touched twice as often as when some scale failed. Of pages that are
+    /// touched x times in τ, at random, the gap is e^-x. Where they are hardly touched twice as
+    /// often is not clear of chance, so it must be as clear as during a search.
+    ///
+    /// Not as soon as the rest has begun: what changes all the time would never rest.
+    fn is_changed(&self, now_ms: u64, until_ms: u64, settings: &Settings) -> bool {
+        let least_ms = (until_ms.saturating_sub(self.rested_ms) / 4).min(EARLIEST_MS);
+        if now_ms < self.rested_ms + least_ms {
             return false;
         }
-        let since_ms = *self.wider_since_ms.get_or_insert(now_ms);
-        now_ms >= since_ms + WIDER_FOR_MS || self.open_scale(at_once, settings).is_some()
+        let limit = |failed: f64| (failed * failed).min(failed / WIDER_GAP);
+        self.open_scale(limit, settings).is_some()
     }
 
     pub(super) fn judge_outcomes(&mut self, now_ms: u64, all: Outcomes, settings: &Settings) {
@@ -140,8 +142,8 @@ impl Exchange {
         if std::mem::take(&mut self.has_paid) {
             self.rest_ms = REST_MS.0;
         }
-        (self.gap_at_proof, self.wider_since_ms) = (None, None);
-        self.resting = Some((now_ms + self.rest_ms, why));
+        self.gap_at_proof = None;
+        (self.resting, self.rested_ms) = (Some((now_ms + self.rest_ms, why)), now_ms);
         self.rest_ms = (self.rest_ms * 2).min(REST_MS.1);
         if why.is_of_vain_moves() {
             (self.rate_mbps, self.is_on_trial) = (TRIAL_RATE_MBPS, true);

@@ -6,8 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::scales::least_idle;
 
-/// Fewer pages that were looked at tell nothing.
+/// Fewer pages that were looked at tell nothing, and so many must tell something.
 const LOOKED_MIN: u64 = 64;
+const LOOKED_MAX: u64 = 128;
 
 /// If at most one in so many idle pages is touched, hardly any is.
 const IDLE_ONE_IN: u64 = 64;
@@ -176,17 +177,28 @@ impl Fates {
 
     /// Whether enough were touched, once so many were looked at that it can be said.
     pub(super) fn verdict(self) -> Option<bool> {
+        if self.looked < LOOKED_MIN {
+            return None;
+        }
         let is_hot = self.touched * TOUCHED_ONE_IN >= self.looked;
-        (self.looked >= LOOKED_MIN).then(|| is_hot && self.are_hotter())
+        let (hotter, by_chance) = self.are_hotter();
+        match is_hot && hotter {
+            // More of them may tell.
+            true if by_chance && self.looked < LOOKED_MAX => None,
+            true => Some(!by_chance),
+            false => Some(false),
+        }
     }
 
     /// Whether they were touched more often than those that could have gone for them. Of pages that
     /// are touched at random, r times a second, a share u = e^-rt is not touched in a time t: so
     /// the rates differ by ln(u' / u) / t. By chance ln u varies by sqrt((1 - u) / (u n)) if n
     /// pages are looked at (the delta method).
-    fn are_hotter(self) -> bool {
+    ///
+    /// Returns whether they were, by so much that it pays, and whether that may be chance.
+    fn are_hotter(self) -> (bool, bool) {
         if !self.tells_of_idle() {
-            return true;
+            return (true, false);
         }
         // Half a page more of each, so that none is nothing.
         let untouched = |touched: u64, of: u64| {
@@ -198,7 +210,8 @@ impl Fates {
         let (idle_share, idle_variance) = untouched(self.idle_touched, self.idle);
         let by_chance = SURE * (variance + idle_variance).sqrt();
         let at_least = MORE_PER_S * self.within_ms as f64 / 1000.0;
-        (idle_share / share).ln() >= by_chance.max(at_least)
+        let difference = (idle_share / share).ln();
+        (difference >= at_least, difference < by_chance)
     }
 
     /// Of idle pages hardly any are left where all of them went: these tell nothing.
@@ -237,7 +250,8 @@ mod tests {
             };
             fates.verdict()
         };
-        assert_eq!(verdict(16, 100, 65), Some(false), "by chance");
+        assert_eq!(verdict(16, 100, 65), None, "perhaps by chance");
+        assert_eq!(verdict(16, 600, 370), Some(false), "by chance");
         assert_eq!(verdict(16, 1000, 650), Some(true), "surely");
         assert_eq!(
             verdict(250, 1000, 650),

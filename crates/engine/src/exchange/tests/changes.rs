@@ -2,10 +2,11 @@
 
 use super::*;
 
-/// Whether it still rests after so many seconds, each with its gap at the narrowest scale.
-fn rests_after(gaps: &[f64]) -> bool {
+/// Whether it still rests after a second with such a gap at the narrowest scale, where the rest
+/// began with another.
+fn rests_after(failed: f64, gap: f64, rest_ms: u64) -> bool {
     let mut exchange = Exchange {
-        rest_ms: 60_000,
+        rest_ms,
         ..Exchange::default()
     };
     let (mut faults, mut now_ms) = (FaultTimes::default(), 0);
@@ -28,21 +29,25 @@ fn rests_after(gaps: &[f64]) -> bool {
         }
         now_ms
     };
-    (0..3).for_each(|_| _ = second(&mut exchange, 0.9));
-    let now_ms = second(&mut exchange, 0.9);
+    (0..3).for_each(|_| _ = second(&mut exchange, failed));
+    let now_ms = second(&mut exchange, failed);
     exchange.rest(now_ms, Rest::NobodyIdle);
-    let mut now_ms = now_ms;
-    for gap in gaps {
-        now_ms = second(&mut exchange, *gap);
-    }
+    let now_ms = second(&mut exchange, gap);
     exchange.resting(now_ms).is_some()
 }
 
 #[test]
-fn a_wider_difference_ends_a_rest_when_it_lasts() {
-    assert!(!rests_after(&[0.2]), "so wide at once");
-    assert!(rests_after(&[0.4]), "half as narrow, not for long");
-    assert!(!rests_after(&[0.4, 0.4, 0.4]), "for a second");
-    assert!(rests_after(&[0.4, 0.9, 0.4, 0.9, 0.4]), "it comes and goes");
-    assert!(rests_after(&[0.6; 10]), "hardly wider");
+fn a_rest_ends_when_pages_below_are_touched_twice_as_often() {
+    let rests = |failed, gap| rests_after(failed, gap, 3000);
+    // Fifteen times a second, and then 135 times.
+    assert!(!rests(0.887, 0.34));
+    assert!(rests(0.887, 0.65), "fifty times");
+    // 175 times, and then 300 or 360 times.
+    assert!(rests(0.25, 0.09) && !rests(0.25, 0.056));
+    assert!(rests(0.9, 0.9) && rests(0.25, 0.25));
+}
+
+#[test]
+fn a_quarter_of_it_lasts_whatever_comes() {
+    assert!(!rests_after(0.9, 0.1, 3900) && rests_after(0.9, 0.1, 4500));
 }

@@ -38,14 +38,18 @@ pub fn run(shared: &Shared, history: History, cpus: u64, machine: &mut dyn Recla
         let quick_fault = demoter.report().quick_fault(&settings);
         let now_ms = machine.now_ms();
         let promoted = demand.outcomes.promoted;
+        let worth = demoter.report().worth();
+        let is_due = |marking: &Marking, faults: &HintFaults| {
+            marking.is_due(now_ms, faults.times, promoted, worth)
+        };
         let is_urgent = demoter.report().is_wanted || quick_fault != told;
-        if (is_urgent || marking.is_due(now_ms, faults.times, promoted))
+        if (is_urgent || is_due(&marking, &faults))
             && let Some(seen) = shared.watch_faults(quick_fault)
         {
             (faults, told) = (seen, quick_fault);
         }
-        if marking.is_due(now_ms, faults.times, promoted) {
-            marking.note(now_ms, faults.times, promoted, demoter.report().worth());
+        if is_due(&marking, &faults) {
+            marking.note(now_ms, faults.times, promoted, worth);
             marking.note_seldom(now_ms, faults.seldom);
             shared.mark(&marking);
         }

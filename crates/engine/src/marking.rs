@@ -125,6 +125,8 @@ pub struct Marking {
     /// All that were ever noted, also by who began anew.
     fault_times: FaultTimes,
     promoted: u64,
+    /// Whether what went up had room when it was last judged.
+    fills_room: bool,
     /// Late faults a second, up to now.
     late_per_s: u64,
     /// When they were last judged.
@@ -205,6 +207,7 @@ impl Marking {
             faults: FaultTimes::default(),
             fault_times: FaultTimes::default(),
             promoted: 0,
+            fills_room: false,
             late_per_s: 0,
             faults_per_s: 0,
             budget_per_s: cpus.max(1) * BUDGET.1,
@@ -250,11 +253,13 @@ impl Marking {
     }
 
     /// Whether [`Marking::note`] wants to know now, for all that is known without asking.
-    pub fn is_due(&self, now_ms: u64, faults: FaultTimes, promoted: u64) -> bool {
+    pub fn is_due(&self, now_ms: u64, faults: FaultTimes, promoted: u64, worth: Worth) -> bool {
         let is_news = (faults, promoted) != (self.faults, self.promoted);
         let is_idle = self.faults_per_s == 0 && !is_news;
         let rest_ms = if is_idle { IDLE_MS } else { JUDGED_MS };
-        now_ms >= self.judged_ms + rest_ms || self.pulses.is_due(now_ms)
+        // As much as was marked to fill it would be far too much from now on.
+        let room_is_used_up = self.fills_room && worth != Worth::FillsRoom;
+        now_ms >= self.judged_ms + rest_ms || self.pulses.is_due(now_ms) || room_is_used_up
     }
 
     /// Takes note of all hint faults since the start of threads that are visited seldom.
@@ -272,6 +277,7 @@ impl Marking {
         let went = promoted.saturating_sub(self.promoted);
         self.fault_times.add(&faults.since(&self.faults));
         (self.judged_ms, self.faults, self.promoted) = (now_ms, faults, promoted);
+        self.fills_room = worth == Worth::FillsRoom;
         let late_per_s = late * 1000 / spent_ms;
         let (low, usual) = (self.cpus * BUDGET.0, self.cpus * BUDGET.1);
         let high = match worth {

@@ -146,17 +146,17 @@ fn faults_are_counted_by_the_second() {
     let mut marking = Marking::new(4);
     marking.note(1000, soon(0), 0, Worth::Exchanged);
     assert!(
-        !marking.is_due(2999, soon(0), 0),
+        !marking.is_due(2999, soon(0), 0, Worth::Exchanged),
         "an idle machine is asked rarely"
     );
-    assert!(marking.is_due(3000, soon(0), 0));
-    assert!(!marking.is_due(1249, soon(1), 0));
-    assert!(marking.is_due(1250, soon(1), 0));
-    assert!(marking.is_due(1250, soon(0), 1));
+    assert!(marking.is_due(3000, soon(0), 0, Worth::Exchanged));
+    assert!(!marking.is_due(1249, soon(1), 0, Worth::Exchanged));
+    assert!(marking.is_due(1250, soon(1), 0, Worth::Exchanged));
+    assert!(marking.is_due(1250, soon(0), 1, Worth::Exchanged));
     // As many as the budget allows in four seconds.
     marking.note(5000, soon(4 * 16_384), 4 * 16_384, Worth::Exchanged);
     assert_eq!(marking.report().size_mb, 16);
-    assert!(marking.is_due(5250, soon(4 * 16_384), 4 * 16_384));
+    assert!(marking.is_due(5250, soon(4 * 16_384), 4 * 16_384, Worth::Exchanged));
     // For a second in vain.
     marking.note(6000, soon(5 * 16_384), 4 * 16_384, Worth::Exchanged);
     let said = marking.report().sentence();
@@ -177,4 +177,15 @@ fn counters_that_start_anew_do_no_harm() {
     marking.note(2000, soon(0), 0, Worth::Exchanged);
     assert_eq!(marking.report().size_mb, 16);
     marking.note(2000, soon(u64::MAX / 1000), u64::MAX / 8, Worth::Exchanged);
+}
+
+/// Visits that fill room are large, and there is none now.
+#[test]
+fn that_room_is_used_up_is_noted_at_once() {
+    let mut marking = Marking::new(4);
+    marking.note(1000, soon(10_000), 10_000, Worth::FillsRoom);
+    assert!(!marking.is_due(1020, soon(11_000), 11_000, Worth::FillsRoom));
+    assert!(marking.is_due(1020, soon(11_000), 11_000, Worth::Exchanged));
+    marking.note(1020, soon(11_000), 11_000, Worth::Exchanged);
+    assert!(!marking.is_due(1040, soon(12_000), 12_000, Worth::Exchanged));
 }

@@ -198,8 +198,8 @@ impl Pghot {
             self.settle();
         }
         let promoted = demand.outcomes.promoted;
-        if self.marking.is_due(now_ms, demand.faults, promoted) {
-            let worth = self.demoter.report().worth();
+        let worth = self.demoter.report().worth();
+        if self.marking.is_due(now_ms, demand.faults, promoted, worth) {
             self.marking.note(now_ms, demand.faults, promoted, worth);
         }
         let is_told = self.times_scans(world);

@@ -1,7 +1,7 @@
 //! What does not pay rests: when, why, and for how long; and how many pages change places before
 //! and after it is known whether it pays.
 
-use super::scales::{NARROW_SCALES, limit_mbps};
+use super::scales::limit_mbps;
 use super::{Exchange, Fates, Outcomes, Rest, WIDER_GAP};
 use crate::{Gate, Settings};
 
@@ -10,6 +10,9 @@ pub(super) const REST_MS: (u64, u64) = (1000, 64_000);
 
 /// A quarter of a rest lasts whatever comes, and at most so long, in ms.
 const EARLIEST_MS: u64 = 2000;
+
+/// A gap that is clearly narrower than the widest that is tried, of 0.5.
+const CLEAR_GAP: f64 = 0.4;
 
 /// MB a second at the start.
 pub(super) const USUAL_RATE_MBPS: u64 = 128;
@@ -90,9 +93,10 @@ impl Exchange {
         }
     }
 
-    /// Whether pages below are touched twice as often as when some scale failed. Of pages that are
-    /// touched x times in τ, at random, the gap is e^-x. Where they are hardly touched twice as
-    /// often is not clear of chance, so it must be as clear as during a search.
+    /// Whether pages below are touched twice as often as when some scale failed, or clearly often
+    /// enough for one whose gap was too wide to be tried. Of pages that are touched x times in τ, at
+    /// random, the gap is e^-x. Where they are hardly touched twice as often is not clear of chance,
+    /// so it must be as clear as during a search.
     ///
     /// Not as soon as the rest has begun: what changes all the time would never rest.
     fn is_changed(&self, now_ms: u64, until_ms: u64, settings: &Settings) -> bool {
@@ -100,7 +104,7 @@ impl Exchange {
         if now_ms < self.rested_ms + least_ms {
             return false;
         }
-        let limit = |failed: f64| (failed * failed).min(failed / WIDER_GAP);
+        let limit = |failed: f64| (failed * failed).min(failed / WIDER_GAP).min(CLEAR_GAP);
         self.open_scale(limit, settings).is_some()
     }
 
@@ -128,17 +132,13 @@ impl Exchange {
     }
 
     /// What waits need not wait any longer.
-    pub(super) fn end_trial(&mut self) {
+    fn end_trial(&mut self) {
         if std::mem::take(&mut self.is_on_trial) && self.rate_mbps < USUAL_RATE_MBPS {
             (self.rate_mbps, self.gate) = (USUAL_RATE_MBPS, Gate::default());
         }
     }
 
     pub(super) fn rest(&mut self, now_ms: u64, why: Rest) {
-        for scale in 0..NARROW_SCALES {
-            // Also where the gap was too wide to be tried, or noise would end the rest.
-            self.failed[scale] = self.failed[scale].min(self.gap(scale));
-        }
         if std::mem::take(&mut self.has_paid) {
             self.rest_ms = REST_MS.0;
         }

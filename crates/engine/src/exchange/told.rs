@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::scales::least_idle;
 
-/// Fewer pages that were looked at tell nothing, and so many must tell something.
+/// Fewer pages that were looked at tell nothing. By so many it is decided, sure or not.
 const LOOKED_MIN: u64 = 64;
 const LOOKED_MAX: u64 = 128;
 

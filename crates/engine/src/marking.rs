@@ -85,8 +85,8 @@ const FAULTS_PER_PROMOTION: u64 = 8;
 const BUDGET: (u64, u64) = (1024, 4096);
 
 /// At most while the top tier has room: what goes up then costs its move and no more, and the
-/// sooner it goes the better. The second is for faults of which a quarter and more lead to a promotion:
-/// what comes at once then has to come anyway.
+/// sooner it goes the better. The second is for faults of which a quarter and more lead to a
+/// promotion: what comes at once then has to come anyway.
 const ROOMY_BUDGET: (u64, u64) = (16_384, 65_536);
 
 /// See [`ROOMY_BUDGET`].

@@ -29,8 +29,8 @@ pub(crate) const QUICK_FAULT_MS: Tunable = Tunable {
 pub struct QuickFault {
     /// Those that come sooner than so many ms after the mark.
     pub within_ms: u32,
-    /// Of those the ones that come so soon are hotter than the others: they go first, and when pages
-    /// change places they still count.
+    /// Of those the ones that come so soon are hotter than the others: they go first, and when
+    /// pages change places they still count.
     pub soon_ms: u32,
     /// Also those that many neighbours come with, whenever the marks were made: memory that was
     /// left alone is in use. But one look may be wrong, so not where a page must go down for each

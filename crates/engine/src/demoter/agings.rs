@@ -93,8 +93,8 @@ impl Agings {
             .map_or(0, |last_ms| (last_ms + rest_ms).saturating_sub(now_ms))
     }
 
-    /// Whether the last one is so long ago, and was no larger part of that time than those that tell
-    /// nothing apart.
+    /// Whether the last one is so long ago, and took no larger part of that time than those that
+    /// tell nothing apart.
     pub fn is_stale(&self, now_ms: u64, for_ms: u64) -> bool {
         let rest_ms = for_ms.max(self.took_ms * SHARES.1);
         !self.is_open

@@ -48,8 +48,8 @@ impl Demoter {
     ) {
         let now_ms = machine.now_ms();
         let agings = self.agings.entry(nid).or_default();
-        // While pages change places there is room now and then, and each aging leaves one generation
-        // less to tell them by.
+        // While pages change places there is room now and then, and each aging leaves one
+        // generation less to tell them by.
         let is_due = now_ms >= self.wanted_ms + QUIET_MS
             && self.filling.uses_up_soon(room_pages)
             && agings.is_stale(now_ms, Exchange::widest_idle_ms(settings))

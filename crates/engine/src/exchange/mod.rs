@@ -280,8 +280,8 @@ impl Exchange {
         !self.is_proven && self.likely.is_some_and(would)
     }
 
-    /// The narrowest scale whose gap is narrower than a limit that follows from the one with which it
-    /// failed, and its gap. It must make a difference to how many must be idle.
+    /// The narrowest scale whose gap is narrower than a limit that follows from the one with which
+    /// it failed, and its gap. It must make a difference to how many must be idle.
     fn open_scale(&self, limit: fn(f64) -> f64, settings: &Settings) -> Option<(usize, f64)> {
         let narrow = scales(settings).len() - 1;
         let open = |scale: usize| {

@@ -94,9 +94,9 @@ impl Exchange {
     }
 
     /// Whether pages below are touched twice as often as when some scale failed, or clearly often
-    /// enough for one whose gap was too wide to be tried. Of pages that are touched x times in τ, at
-    /// random, the gap is e^-x. Where they are hardly touched twice as often is not clear of chance,
-    /// so it must be as clear as during a search.
+    /// enough for one whose gap was too wide to be tried. Of pages that are touched x times in τ,
+    /// at random, the gap is e^-x. Where they are hardly touched, twice as often may be chance, so
+    /// it must be as clear as during a search.
     ///
     /// Not as soon as the rest has begun: what changes all the time would never rest.
     fn is_changed(&self, now_ms: u64, until_ms: u64, settings: &Settings) -> bool {

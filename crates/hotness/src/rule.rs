@@ -144,9 +144,9 @@ impl Rule {
         rule
     }
 
-    /// The same for accesses of which one makes its page ready, and no more: it counts as one, or as
-    /// many as that takes, and fills no record. Where only a full record makes its page ready, it
-    /// fills it.
+    /// The same for accesses of which one makes its page ready, and no more: it counts as one, or
+    /// as many as that takes, and fills no record. Where only a full record makes its page ready,
+    /// it fills it.
     pub fn ready_at_one_look(&self) -> Rule {
         let full = self.format.freq_max();
         let threshold = self.raw.freq_threshold;

@@ -8,22 +8,27 @@ use pghot_profile::{Interval, Process, Profile, Touched};
 use pghot_sim::run::{Run, Simulation};
 use pghot_sim::scenario::{Scenario, thin};
 
-/// How far apart may be the times of work, and the shares of the top tier.
+/// How far apart may be the times of work, and the shares of the top tier, on average of so many
+/// seeds.
 struct Apart {
     time: f64,
     near: f64,
+    seeds: u64,
 }
 
 /// Where nothing moves.
 const STILL: Apart = Apart {
     time: 0.001,
     near: 0.001,
+    seeds: 1,
 };
 
-/// Where pages move, runs differ by their seeds, too.
+/// Where pages move, runs differ by their seeds, too: when a hot set that has moved is found is a
+/// matter of luck. Of four seeds of the whole, shares were 0.65 to 0.68.
 const MOVING: Apart = Apart {
     time: 0.03,
     near: 0.06,
+    seeds: 3,
 };
 
 fn scenario(process: &str) -> Scenario {
@@ -34,14 +39,27 @@ fn scenario(process: &str) -> Scenario {
     Scenario::parse(&format!("{machine}{process}"), Path::new("test.toml")).unwrap()
 }
 
-fn run(scenario: &Scenario, system: &str, weight: u64) -> Run {
-    let thin = thin::scenario(scenario, weight);
-    let simulation = Simulation::new(&thin, system, &[]).unwrap();
-    simulation.finish(&mut |_, _| {})
+/// What a scenario comes to, on average of so many seeds.
+struct Mean {
+    accesses: u64,
+    work_s: f64,
+    near_share: f64,
 }
 
-fn near_share(run: &Run) -> f64 {
-    run.counters.near_accesses as f64 / run.counters.accesses as f64
+fn run(scenario: &Scenario, system: &str, weight: u64, seeds: u64) -> Mean {
+    let runs = (1..=seeds).map(|seed| {
+        let mut thin = thin::scenario(scenario, weight);
+        thin.seed = seed;
+        let simulation = Simulation::new(&thin, system, &[]).unwrap();
+        simulation.finish(&mut |_, _| {})
+    });
+    let runs: Vec<Run> = runs.collect();
+    let mean = |of: fn(&Run) -> f64| runs.iter().map(of).sum::<f64>() / seeds as f64;
+    Mean {
+        accesses: runs[0].counters.accesses,
+        work_s: mean(|run| run.work_s()),
+        near_share: mean(|run| run.counters.near_accesses as f64 / run.counters.accesses as f64),
+    }
 }
 
 #[test]
@@ -54,17 +72,15 @@ fn a_thin_scenario_comes_to_what_the_whole_comes_to() {
     for (name, text) in [("skewed", skewed), ("zipf", zipf)] {
         let scenario = scenario(text);
         for (system, error) in [("none", STILL), ("numab2", MOVING), ("pghot", MOVING)] {
-            let whole = run(&scenario, system, 1);
+            let whole = run(&scenario, system, 1, error.seeds);
             for weight in [4, 16] {
-                let thin = run(&scenario, system, weight);
-                assert_eq!(thin.counters.accesses, whole.counters.accesses / weight);
-                let time = thin.work_s() / whole.work_s() - 1.0;
-                let near = near_share(&thin) - near_share(&whole);
+                let thin = run(&scenario, system, weight, error.seeds);
+                assert_eq!(thin.accesses, whole.accesses / weight);
+                let time = thin.work_s / whole.work_s - 1.0;
+                let near = thin.near_share - whole.near_share;
                 assert!(
                     time.abs() < error.time && near.abs() < error.near,
-                    "{name}, {system}, {weight}: time {time:+.4}, near {near:+.4}\n{:?}\n{:?}",
-                    whole.counters,
-                    thin.counters
+                    "{name}, {system}, {weight}: time {time:+.4}, near {near:+.4}"
                 );
             }
         }

@@ -129,8 +129,10 @@ impl Reclaim for Host<'_> {
         self.spent_ns += reclaim::age(self.world, nid as usize);
     }
 
+    /// One that stands for several pages counts as so many.
     fn look_at(&mut self, places: &[Place]) -> Fates {
-        self.spent_ns += places.len() as f64 * LOOK_NS;
+        let weight = self.weight();
+        self.spent_ns += (places.len() as u64 * weight) as f64 * LOOK_NS;
         let mut fates = Fates::default();
         let heads = places.iter().filter_map(|place| self.head_at(place));
         for head in heads {
@@ -140,8 +142,8 @@ impl Reclaim for Host<'_> {
                 now_ns,
                 ..
             } = &*self.world;
-            fates.looked += 1;
-            fates.touched += u64::from(heat.is_accessed(memory, head, *now_ns));
+            fates.looked += weight;
+            fates.touched += weight * u64::from(heat.is_accessed(memory, head, *now_ns));
         }
         fates
     }

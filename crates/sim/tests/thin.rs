@@ -24,7 +24,7 @@ const STILL: Apart = Apart {
 };
 
 /// Where pages move, runs differ by their seeds, too: when a hot set that has moved is found is a
-/// matter of luck. Of four seeds of the whole, shares were 0.65 to 0.68.
+/// matter of luck.
 const MOVING: Apart = Apart {
     time: 0.03,
     near: 0.06,

@@ -271,7 +271,7 @@ fn demotion_never_swaps(ctx: &mut Ctx) -> Result<()> {
     Ok(())
 }
 
-/// Who took pages from whom between two readings of `/proc/vmstat`.
+/// The counters of reclaim that have changed between two readings of `/proc/vmstat`.
 fn reclaimed(before: &str, after: &str) -> String {
     let is_reclaim = |line: &&str| {
         let names = [

@@ -93,16 +93,6 @@ impl Agings {
             .map_or(0, |last_ms| (last_ms + rest_ms).saturating_sub(now_ms))
     }
 
-    /// Whether the last one is so long ago, and took no larger part of that time than those that
-    /// tell nothing apart.
-    pub fn is_stale(&self, now_ms: u64, for_ms: u64) -> bool {
-        let rest_ms = for_ms.max(self.took_ms * SHARES.1);
-        !self.is_open
-            && self
-                .last_ms
-                .is_none_or(|last_ms| now_ms >= last_ms + rest_ms)
-    }
-
     /// Takes note of one that is of no pair.
     pub fn note_alone(&mut self, began_ms: u64, ended_ms: u64) {
         (self.last_ms, self.began_ms) = (Some(ended_ms), began_ms);

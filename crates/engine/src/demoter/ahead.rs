@@ -1,10 +1,10 @@
 //! Looks ahead: while a node fills up, it is aged now and then, so that when it is full it is known
-//! which pages have been idle for long. Without it nobody would be for the first seconds.
+//! which pages have been idle for long. Without it that is not known for the first seconds.
 
 use pghot_hotness::Nid;
 
 use super::reclaim::Reclaim;
-use super::{Demoter, Exchange, QUIET_MS};
+use super::{Demoter, Exchange};
 use crate::Settings;
 
 /// How soon a node must be full at the present pace for that to be worth the agings, in ms.
@@ -47,12 +47,14 @@ impl Demoter {
         machine: &mut dyn Reclaim,
     ) {
         let now_ms = machine.now_ms();
+        let widest_idle_ms = Exchange::widest_idle_ms(settings);
         let agings = self.agings.entry(nid).or_default();
+        let may_age = !agings.is_open() && agings.is_due(now_ms, widest_idle_ms, false);
         // While pages change places there is room now and then, and each aging leaves one
         // generation less to tell them by.
-        let is_due = now_ms >= self.wanted_ms + QUIET_MS
+        let is_due = may_age
+            && self.is_quiet(now_ms)
             && self.filling.uses_up_soon(room_pages)
-            && agings.is_stale(now_ms, Exchange::widest_idle_ms(settings))
             && !self.lists.is_early(nid, now_ms)
             && settings.demote_rate_limit_mbps > 0;
         if !is_due {

@@ -142,8 +142,7 @@ impl Demoter {
                 self.look_ahead(nid, room_pages, settings, machine);
             }
         }
-        let is_quiet = now_ms >= self.wanted_ms + QUIET_MS;
-        self.report.has_room = is_quiet;
+        self.report.has_room = self.is_quiet(now_ms);
         self.report.all_hot = self.exchange.are_all_hot(settings);
         self.report.resting = self.exchange.resting(machine.now_ms());
         self.report.judged = self.exchange.judged_fates();
@@ -152,7 +151,11 @@ impl Demoter {
         self.report.is_proven = self.exchange.is_proven();
         self.report.rate_mbps = self.exchange.rate_mbps();
         self.report.note_change(now_ms);
-        self.until_next_ms(is_quiet, machine.now_ms())
+        self.until_next_ms(machine.now_ms())
+    }
+
+    fn is_quiet(&self, now_ms: u64) -> bool {
+        now_ms >= self.wanted_ms + QUIET_MS
     }
 
     /// Agings before a recording tell nothing, nor does a pair that was not finished in time: no

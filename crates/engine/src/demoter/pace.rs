@@ -11,15 +11,15 @@ const INTERVAL_MS: (u64, u64) = (100, 8);
 const REST_INTERVAL_MS: u64 = NEWS_MS / 2;
 
 impl Demoter {
-    /// In ms; `is_quiet` if nothing has waited for a while.
-    pub(super) fn until_next_ms(&self, is_quiet: bool, now_ms: u64) -> u64 {
+    /// In ms.
+    pub(super) fn until_next_ms(&self, now_ms: u64) -> u64 {
         match self.report.is_wanted {
             true if self.report.resting.is_none() => {
                 let second_ms = self.until_second_ms(now_ms);
                 second_ms.unwrap_or_else(|| self.until_look_ms(now_ms))
             }
             true => REST_INTERVAL_MS,
-            false if !is_quiet => INTERVAL_MS.0,
+            false if !self.report.has_room => INTERVAL_MS.0,
             false => QUIET_MS / 4,
         }
     }

@@ -95,7 +95,7 @@ pub struct Exchange {
     resting: Option<(u64, Rest)>,
     rest_ms: u64,
     /// When the last rest began.
-    rested_ms: u64,
+    rest_began_ms: u64,
     /// The narrowest gap when pages were first told apart since the last rest.
     gap_at_proof: Option<f64>,
     /// Of the pages that went up, since the last verdict.
@@ -128,7 +128,7 @@ impl Default for Exchange {
             gate: Gate::default(),
             resting: None,
             rest_ms: rest::REST_MS.0,
-            rested_ms: 0,
+            rest_began_ms: 0,
             gap_at_proof: None,
             fates: Fates::default(),
             judged_fates: Fates::default(),

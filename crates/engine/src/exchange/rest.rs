@@ -100,8 +100,8 @@ impl Exchange {
     ///
     /// Not as soon as the rest has begun: what changes all the time would never rest.
     fn is_changed(&self, now_ms: u64, until_ms: u64, settings: &Settings) -> bool {
-        let least_ms = (until_ms.saturating_sub(self.rested_ms) / 4).min(EARLIEST_MS);
-        if now_ms < self.rested_ms + least_ms {
+        let least_ms = (until_ms.saturating_sub(self.rest_began_ms) / 4).min(EARLIEST_MS);
+        if now_ms < self.rest_began_ms + least_ms {
             return false;
         }
         let limit = |failed: f64| (failed * failed).min(failed / WIDER_GAP).min(CLEAR_GAP);
@@ -143,7 +143,7 @@ impl Exchange {
             self.rest_ms = REST_MS.0;
         }
         self.gap_at_proof = None;
-        (self.resting, self.rested_ms) = (Some((now_ms + self.rest_ms, why)), now_ms);
+        (self.resting, self.rest_began_ms) = (Some((now_ms + self.rest_ms, why)), now_ms);
         self.rest_ms = (self.rest_ms * 2).min(REST_MS.1);
         if why.is_of_vain_moves() {
             (self.rate_mbps, self.is_on_trial) = (TRIAL_RATE_MBPS, true);

@@ -11,8 +11,9 @@
 //! came of it before.
 //!
 //! The smallest visits mark [`SIZES_MB`]'s least every [`DELAY_MS`] in each process: where all of
-//! that is touched these are ten thousand faults a second, whatever the budget. Then the scanner
-//! *rests* until the budget has paid for those that came in vain.
+//! that is touched these are ten thousand faults a second, whatever the budget. And a visit that
+//! was large because the scanner had come to pages that nobody touches may lead to more at once.
+//! Then the scanner *rests* until the budget has paid for those that came in vain.
 
 use std::ops::RangeInclusive;
 
@@ -132,8 +133,7 @@ pub struct Marking {
     /// When they were last judged.
     faults_per_s: u64,
     budget_per_s: u64,
-    /// What the budget has paid for, less the faults that the smallest visits led to in vain; at
-    /// most for a second ahead.
+    /// What the budget has paid for, less the faults that came in vain; at most for a second ahead.
     credit: i64,
     rests: bool,
     pulses: Pulses,
@@ -308,7 +308,7 @@ impl Marking {
         };
         (self.faults_per_s, self.budget_per_s) = (came * 1000 / spent_ms, budget);
         // Larger visits become smaller, and what pays is paid for.
-        self.credit = match self.size_mb == SIZE_MB.0 && budget <= low {
+        self.credit = match budget <= low {
             true => self.paid(spent_ms, came),
             false => 0,
         };
@@ -321,7 +321,6 @@ impl Marking {
             return;
         }
         let (least, usual, most) = SIZE_MB;
-        self.rests = self.size_mb == least && self.faults_per_s > budget && self.credit < 0;
         let is_within = (budget / 2..=budget).contains(&self.faults_per_s);
         // To the middle of what is allowed.
         let wanted_mb = self.size_mb * budget * 3 / 4 / self.faults_per_s.max(1);
@@ -332,6 +331,7 @@ impl Marking {
         } else {
             wanted_mb.min(self.size_mb * GROWTH).clamp(least, most)
         };
+        self.rests = self.size_mb == least && self.credit < 0;
     }
 
     fn paid(&self, spent_ms: u64, came: u64) -> i64 {

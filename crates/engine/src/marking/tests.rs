@@ -189,3 +189,20 @@ fn that_room_is_used_up_is_noted_at_once() {
     marking.note(1020, soon(11_000), 11_000, Worth::Exchanged);
     assert!(!marking.is_due(1040, soon(12_000), 12_000, Worth::Exchanged));
 }
+
+/// Where the scanner comes from pages that nobody touches to others, a large visit may lead to many
+/// faults at once. They are paid for as well.
+#[test]
+fn what_a_large_visit_led_to_is_paid_for() {
+    let mut marking = Marking::new(4);
+    after(&mut marking, 20, 0, 0);
+    after(&mut marking, 9, 40_000, 0);
+    after(&mut marking, 40, 0, 0);
+    assert_eq!(marking.report().size_mb, 16);
+    after(&mut marking, 1, 40_000, 0);
+    let seconds = (0..20).take_while(|_| {
+        let is_small = after(&mut marking, 1, 0, 0) == 1;
+        is_small && marking.visits().rests
+    });
+    assert_eq!(seconds.count(), 8, "of 4,096 faults each");
+}

@@ -23,6 +23,7 @@ pub fn run(shared: &Shared, history: History, cpus: u64, machine: &mut dyn Recla
         let state = &shared.demoter;
         state.is_called_for.store(false, Ordering::Relaxed);
         let mut demand = demand(&shared.migrators, faults.times);
+        demand.marks_enough = marking.marks_enough();
         demand.scanner_rests = marking.visits().rests;
         let rest_ms = demoter.pass(&demand, &settings, machine);
         state.makes_room.store(demoter.is_able(), Ordering::Relaxed);
@@ -48,9 +49,13 @@ pub fn run(shared: &Shared, history: History, cpus: u64, machine: &mut dyn Recla
         {
             (faults, told) = (seen, quick_fault);
         }
-        if is_due(&marking, &faults) {
+        let alarm = demoter.alarm();
+        if is_due(&marking, &faults) || alarm.is_some() {
             marking.note(now_ms, faults.times, promoted, worth);
             marking.note_seldom(now_ms, faults.seldom);
+            if let Some(pages) = alarm {
+                marking.note_alarm(now_ms, pages);
+            }
             shared.mark(&marking);
         }
         lock(&state.published).clone_from(demoter.report());
@@ -68,6 +73,7 @@ fn demand(migrators: &[MigratorState], faults: FaultTimes) -> Demand {
         ..Demand::default()
     };
     for migrator in migrators {
+        demand.lower_tier.push(migrator.nid);
         let published = lock(&migrator.published);
         demand.add(&published.last_pass.waiting, &published.totals);
     }

@@ -14,6 +14,9 @@
 //! that is touched these are ten thousand faults a second, whatever the budget. And a visit that
 //! was large because the scanner had come to pages that nobody touches may lead to more at once.
 //! Then the scanner *rests* until the budget has paid for those that came in vain.
+//!
+//! An *alarm* says that many other pages of the lower tier are in use than before: then all of them
+//! are marked, and a hint fault each is allowed at once.
 
 use std::ops::RangeInclusive;
 
@@ -93,6 +96,10 @@ const ROOMY_BUDGET: (u64, u64) = (16_384, 65_536);
 /// See [`ROOMY_BUDGET`].
 const FAULTS_PER_FILLING: u64 = 4;
 
+/// How long an alarm lasts, in ms, and what a visit then marks at first, in MB.
+const ALARM_MS: u64 = 2000;
+const ALARM_SIZE_MB: u64 = 32;
+
 /// The size of a visit grows so many times at once.
 const GROWTH: u64 = 4;
 
@@ -136,6 +143,8 @@ pub struct Marking {
     /// What the budget has paid for, less the faults that came in vain; at most for a second ahead.
     credit: i64,
     rests: bool,
+    /// Hint faults that may come at once after an alarm, and until when.
+    alarm: Option<(u64, u64)>,
     pulses: Pulses,
 }
 
@@ -213,6 +222,7 @@ impl Marking {
             budget_per_s: cpus.max(1) * BUDGET.1,
             credit: 0,
             rests: false,
+            alarm: None,
             pulses: Pulses::default(),
         }
     }
@@ -250,6 +260,20 @@ impl Marking {
             rests,
             fault_times: self.fault_times,
         }
+    }
+
+    /// Whether more is marked than it takes to notice that something has changed.
+    pub fn marks_enough(&self) -> bool {
+        self.budget_per_s > self.cpus * BUDGET.0
+    }
+
+    /// So many pages of the lower tier are in use, many more than was usual: all of them are to be
+    /// marked at once.
+    pub fn note_alarm(&mut self, now_ms: u64, pages: u64) {
+        self.alarm = Some((pages, now_ms + ALARM_MS));
+        self.size_mb = self.size_mb.max(ALARM_SIZE_MB);
+        (self.rests, self.credit) = (false, 0);
+        self.budget_per_s = self.budget_per_s.max(self.cpus * ROOMY_BUDGET.0);
     }
 
     /// Whether [`Marking::note`] wants to know now, for all that is known without asking.
@@ -306,10 +330,15 @@ impl Marking {
             }
             Worth::Exchanged | Worth::InVain => budget,
         };
+        let unexpected = self.note_alarm_faults(now_ms, came);
+        let budget = match self.alarm {
+            Some(_) => budget.max(self.cpus * ROOMY_BUDGET.0),
+            None => budget,
+        };
         (self.faults_per_s, self.budget_per_s) = (came * 1000 / spent_ms, budget);
         // Larger visits become smaller, and what pays is paid for.
         self.credit = match budget <= low {
-            true => self.paid(spent_ms, came),
+            true => self.paid(spent_ms, unexpected),
             false => 0,
         };
         if self.pulses.is_pulse() {
@@ -320,18 +349,34 @@ impl Marking {
             self.rests = self.credit < 0;
             return;
         }
+        self.size_mb = self.wanted_mb();
+        self.rests = self.size_mb == SIZE_MB.0 && self.credit < 0;
+    }
+
+    /// What a visit is to mark by the latest faults.
+    fn wanted_mb(&self) -> u64 {
         let (least, usual, most) = SIZE_MB;
+        let budget = self.budget_per_s;
         let is_within = (budget / 2..=budget).contains(&self.faults_per_s);
         // To the middle of what is allowed.
         let wanted_mb = self.size_mb * budget * 3 / 4 / self.faults_per_s.max(1);
-        self.size_mb = if self.faults_per_s < FAULTS_MIN {
+        if self.faults_per_s < FAULTS_MIN {
             usual.clamp(self.size_mb / 2, self.size_mb * 2)
         } else if is_within {
             self.size_mb
         } else {
             wanted_mb.min(self.size_mb * GROWTH).clamp(least, most)
+        }
+    }
+
+    /// Takes note of faults that follow from an alarm; returns how many do not.
+    fn note_alarm_faults(&mut self, now_ms: u64, came: u64) -> u64 {
+        let Some((pages, until_ms)) = self.alarm else {
+            return came;
         };
-        self.rests = self.size_mb == least && self.credit < 0;
+        let left = pages.saturating_sub(came);
+        self.alarm = (left > 0 && now_ms < until_ms).then_some((left, until_ms));
+        came.saturating_sub(pages)
     }
 
     fn paid(&self, spent_ms: u64, came: u64) -> i64 {

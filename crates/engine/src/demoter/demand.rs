@@ -16,6 +16,10 @@ pub struct Demand {
     pub faults: FaultTimes,
     /// What came of promotion since the start.
     pub outcomes: Outcomes,
+    /// The nodes of the lower tier.
+    pub lower_tier: Vec<Nid>,
+    /// Whether more pages are marked than it takes to notice that something has changed.
+    pub marks_enough: bool,
     /// Whether the scanner rests, so that no hint faults come whatever is touched.
     pub scanner_rests: bool,
 }

@@ -15,6 +15,7 @@
 
 mod agings;
 mod ahead;
+mod below;
 mod demand;
 mod lists;
 mod pace;
@@ -32,6 +33,7 @@ use crate::exchange::{Exchange, Fates, Rest, Round};
 use crate::{History, Settings, Turn, Turns, Waiting};
 use agings::{Agings, Pair};
 use ahead::Filling;
+use below::Below;
 use lists::Lists;
 use survey::Survey;
 
@@ -73,6 +75,7 @@ pub struct Demoter {
     recorded: u64,
     lists: Lists,
     filling: Filling,
+    below: Below,
     /// When the longest idle pages may be tried again.
     longest_again_ms: u64,
     /// Until when they may not because that was in vain, and how long that is: twice as long each
@@ -102,6 +105,12 @@ impl Demoter {
     /// Whose pages the last pass has demoted, by the paths of cgroups; of one several times.
     pub fn demoted(&self) -> &[(Arc<str>, u64)] {
         &self.demoted
+    }
+
+    /// If many more pages of the lower tier are in use than was usual, and by the last pass: how
+    /// many are.
+    pub fn alarm(&self) -> Option<u64> {
+        self.below.alarm
     }
 
     /// Whether room is made by this, so that promotion need not wake the kernel's own reclaim.
@@ -142,6 +151,7 @@ impl Demoter {
                 self.look_ahead(nid, room_pages, settings, machine);
             }
         }
+        self.watch_below(demand, machine);
         self.report.has_room = self.is_quiet(now_ms);
         self.report.all_hot = self.exchange.are_all_hot(settings);
         self.report.resting = self.exchange.resting(machine.now_ms());
@@ -164,6 +174,7 @@ impl Demoter {
         let before = std::mem::replace(&mut self.recorded, self.turns.recorded());
         if self.recorded != before {
             self.agings.clear();
+            self.below.forget_pairs();
         }
         let idle_ms = self.exchange.idle_ms(settings);
         for (nid, agings) in &mut self.agings {

@@ -13,6 +13,12 @@ const REST_INTERVAL_MS: u64 = NEWS_MS / 2;
 impl Demoter {
     /// In ms.
     pub(super) fn until_next_ms(&self, now_ms: u64) -> u64 {
+        let below_ms = self.below.until_second_ms(now_ms);
+        let until_ms = self.until_due_ms(now_ms);
+        below_ms.map_or(until_ms, |ms| until_ms.min(ms.max(1)))
+    }
+
+    fn until_due_ms(&self, now_ms: u64) -> u64 {
         match self.report.is_wanted {
             true if self.report.resting.is_none() => {
                 let second_ms = self.until_second_ms(now_ms);

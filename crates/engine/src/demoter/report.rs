@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use pghot_hotness::Nid;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -51,6 +52,10 @@ pub struct DemoterReport {
     pub unable: Option<Unable>,
     /// Rounds that were left out because the lower tier has no room.
     pub rounds_lower_tier_full: u64,
+    /// Pairs of agings of lower-tier nodes, to see how much of them is in use.
+    pub looks_below: u64,
+    /// How often so many more of them were in use than was usual that all were marked.
+    pub alarms: u64,
     /// The last changes of mind, and when (`CLOCK_MONOTONIC`, ms).
     pub changes: VecDeque<(u64, String)>,
     /// The last looks at a top tier.
@@ -132,11 +137,27 @@ impl DemoterReport {
             .back()
             .is_none_or(|(_, last)| *last != sentence)
         {
-            self.changes.push_back((now_ms, sentence));
-            if self.changes.len() > KEPT {
-                self.changes.pop_front();
-            }
+            self.keep_change(now_ms, sentence);
         }
+    }
+
+    fn keep_change(&mut self, now_ms: u64, sentence: String) {
+        self.changes.push_back((now_ms, sentence));
+        if self.changes.len() > KEPT {
+            self.changes.pop_front();
+        }
+    }
+
+    /// Keeps an alarm: so many pages of a lower-tier node are in use, and so many of them as usual.
+    pub(super) fn note_alarm(&mut self, now_ms: u64, nid: Nid, pages: u64, usual_pages: u64) {
+        self.alarms += 1;
+        self.keep_change(
+            now_ms,
+            format!(
+                "{pages} pages of node {nid} are in use, where {usual_pages} were usual: all are \
+                 marked"
+            ),
+        );
     }
 
     /// Keeps a look, if there was one.

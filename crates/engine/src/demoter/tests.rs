@@ -6,6 +6,7 @@ use super::*;
 use crate::exchange::{FAULT_CLASSES, Fates, FaultTimes};
 use crate::{Pattern, Place, Policies, Policy, RecordingTurn};
 
+mod below;
 mod longest;
 mod rounds;
 

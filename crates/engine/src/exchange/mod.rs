@@ -96,6 +96,8 @@ pub struct Exchange {
     rest_ms: u64,
     /// When the last rest began.
     rest_began_ms: u64,
+    /// Until when hint faults may end a rest at once.
+    alarmed_until_ms: u64,
     /// The narrowest gap when pages were first told apart since the last rest.
     gap_at_proof: Option<f64>,
     /// Of the pages that went up, since the last verdict.
@@ -129,6 +131,7 @@ impl Default for Exchange {
             resting: None,
             rest_ms: rest::REST_MS.0,
             rest_began_ms: 0,
+            alarmed_until_ms: 0,
             gap_at_proof: None,
             fates: Fates::default(),
             judged_fates: Fates::default(),

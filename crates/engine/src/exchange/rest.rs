@@ -11,6 +11,9 @@ pub(super) const REST_MS: (u64, u64) = (1000, 64_000);
 /// A quarter of a rest lasts whatever comes, and at most so long, in ms.
 const EARLIEST_MS: u64 = 2000;
 
+/// Unless there was an alarm, for so long, in ms.
+const ALARMED_MS: u64 = 2000;
+
 /// A gap that is clearly narrower than the widest that is tried, of 0.5.
 const CLEAR_GAP: f64 = 0.4;
 
@@ -93,6 +96,12 @@ impl Exchange {
         }
     }
 
+    /// Other pages of the lower tier are in use than before, and are being marked: a rest that
+    /// followed from those of before is over as soon as their hint faults say so.
+    pub fn note_alarm(&mut self, now_ms: u64) {
+        self.alarmed_until_ms = now_ms + ALARMED_MS;
+    }
+
     /// Whether pages below are touched twice as often as when some scale failed, or clearly often
     /// enough for one whose gap was too wide to be tried. Of pages that are touched x times in τ,
     /// at random, the gap is e^-x. Where they are hardly touched, twice as often may be chance, so
@@ -101,7 +110,7 @@ impl Exchange {
     /// Not as soon as the rest has begun: what changes all the time would never rest.
     fn is_changed(&self, now_ms: u64, until_ms: u64, settings: &Settings) -> bool {
         let least_ms = (until_ms.saturating_sub(self.rest_began_ms) / 4).min(EARLIEST_MS);
-        if now_ms < self.rest_began_ms + least_ms {
+        if now_ms < (self.rest_began_ms + least_ms) && now_ms >= self.alarmed_until_ms {
             return false;
         }
         let limit = |failed: f64| (failed * failed).min(failed / WIDER_GAP).min(CLEAR_GAP);

@@ -190,6 +190,33 @@ fn that_room_is_used_up_is_noted_at_once() {
     assert!(!marking.is_due(1040, soon(12_000), 12_000, Worth::Exchanged));
 }
 
+/// Many more pages are in use than before: all are marked at once, and then as few as ever.
+#[test]
+fn an_alarm_lasts_until_what_is_in_use_has_faulted() {
+    let mut marking = Marking::new(4);
+    after(&mut marking, 9, 40_000, 0);
+    assert!(marking.visits().rests && !marking.marks_enough());
+    marking.note_alarm(marking.judged_ms, 20_000);
+    assert_eq!(
+        (marking.visits().rests, marking.visits().size_mb),
+        (false, 32)
+    );
+    let mut all = marking.faults;
+    let mut later = |faults: u64| {
+        all.0[0] += faults;
+        marking.note(marking.judged_ms + 250, all, 0, Worth::Exchanged);
+        marking.report()
+    };
+    assert_eq!(later(10_000).budget_per_s, 4 * ROOMY_BUDGET.0);
+    let done = later(10_000);
+    assert_eq!(done.budget_per_s, 4 * BUDGET.0);
+    assert!(done.size_mb < 8, "{}", done.size_mb);
+    // If they do not come, it ends as well.
+    marking.note_alarm(marking.judged_ms, 20_000);
+    after(&mut marking, 2, 100, 0);
+    assert!(!marking.marks_enough());
+}
+
 /// Where the scanner comes from pages that nobody touches to others, a large visit may lead to many
 /// faults at once. They are paid for as well.
 #[test]

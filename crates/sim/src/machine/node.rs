@@ -3,6 +3,7 @@
 
 use super::lru::Lru;
 use super::spec::{MachineSpec, NodeSpec, PAGES_PER_MIB};
+use crate::kernel::reclaim::Aged;
 
 /// The kernel's bounds of `min_free_kbytes`.
 const MIN_FREE_KIB: (f64, f64) = (128.0, 262_144.0);
@@ -67,6 +68,8 @@ pub struct Node {
     pub reclaim_ahead_ns: f64,
     /// The folios here, if hot pages belong here.
     pub lru: Lru,
+    /// What agings found, where hot pages do not belong.
+    pub aged: Aged,
     /// See [`Node::has_plenty`].
     plenty: u64,
     /// See [`Node::room_beside_lists`].
@@ -87,6 +90,7 @@ impl Node {
             is_reclaiming: false,
             reclaim_ahead_ns: 0.0,
             lru: Lru::new(kernel.lru),
+            aged: Aged::default(),
             plenty: (1024 * PAGES_PER_MIB / weight).max(pages / 16),
             list_fill: (LIST_FILL_PAGES / weight)
                 .min(pages / LIST_FILL_SHARE / u64::from(spec.cpus.max(1))),

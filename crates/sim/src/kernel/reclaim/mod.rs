@@ -4,8 +4,11 @@
 //! multi-generational LRU that distributions switch on, and `clock`, an approximation of the active
 //! and the inactive list.
 
+mod aged;
 mod clock;
 mod generations;
+
+pub use aged::Aged;
 
 use crate::machine::heat::Heat;
 use crate::machine::lru::{Generations, Lru};
@@ -81,6 +84,9 @@ pub fn reclaim(world: &mut World, nid: usize, tiering_is_on: bool, budget_ns: f6
 
 /// Ages a node by request; what it took, in ns. Nothing happens where there are no generations.
 pub fn age(world: &mut World, nid: usize) -> f64 {
+    if !world.nodes[nid].is_top_tier {
+        return aged::age(world, nid);
+    }
     with_generations(world, nid, |generations, world| generations.age(world, nid)).unwrap_or(0.0)
 }
 

@@ -109,9 +109,14 @@ impl Reclaim for Host<'_> {
         if !self.world.spec.kernel.demotion_enabled && !self.world.trouble.invites_swap {
             return Err(Unable::DemotionOff);
         }
-        match self.world.nodes.get(nid as usize).map(|node| &node.lru) {
-            Some(Lru::Generations(listed)) => {
-                let mut generations = listed.list(&self.world.memory, self.world.now_ns);
+        let now_ns = self.world.now_ns;
+        let node = self.world.nodes.get(nid as usize);
+        match node.map(|node| (node, &node.lru)) {
+            Some((node, Lru::Generations(listed))) => {
+                let mut generations = match node.is_top_tier {
+                    true => listed.list(&self.world.memory, now_ns),
+                    false => node.aged.list(node.pages - node.free, now_ns),
+                };
                 for generation in &mut generations {
                     generation.pages *= self.weight();
                 }

@@ -202,6 +202,9 @@ impl Pghot {
         if self.marking.is_due(now_ms, demand.faults, promoted, worth) {
             self.marking.note(now_ms, demand.faults, promoted, worth);
         }
+        if let Some(pages) = self.demoter.alarm() {
+            self.marking.note_alarm(now_ms, pages);
+        }
         let is_told = self.times_scans(world);
         if is_told {
             let visits = self.arbiter.visits(self.marking.visits());
@@ -218,6 +221,8 @@ impl Pghot {
         let mut demand = Demand {
             faults: FaultTimes(self.fakes.fault_times().0.map(|faults| faults * weight)),
             scanner_rests: self.marking.visits().rests,
+            marks_enough: self.marking.marks_enough(),
+            lower_tier: self.migrators.iter().map(|it| it.migrator.nid()).collect(),
             ..Demand::default()
         };
         for paced in &self.migrators {

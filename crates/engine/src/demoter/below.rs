@@ -1,0 +1,228 @@
+//! Notices that other pages of the lower tier are in use than before, without a hint fault.
+//!
+//! While few hint faults lead to promotions few are asked for, and the scanner, which goes through
+//! memory in turn, needs seconds to come to a hot set that has moved. A pair of agings of a
+//! lower-tier node takes no fault, and tells how many of its pages are touched within
+//! [`APART_MS`]: many more than was usual are an *alarm*, and all of the lower tier is marked. If
+//! hardly any page goes up after it, it is looked more rarely, twice as long each time in a row.
+//! Which pages they are it does not tell: a hot set that takes the place of another one, as large
+//! and in the lower tier as well, is left to the scanner.
+
+use std::collections::BTreeMap;
+
+use pghot_hotness::Nid;
+
+use super::agings::Agings;
+use super::reclaim::{Lruvec, Reclaim};
+use super::{Demand, Demoter};
+use crate::Turn;
+
+/// How far apart the two agings of a pair are, in ms.
+const APART_MS: u64 = 16;
+
+/// Between two pairs, in ms: at least, and at most after alarms in vain.
+const AGAIN_MS: (u64, u64) = (500, 64_000);
+
+/// Agings, and reading the lists, may take one part in so many of the time.
+const SHARE: u64 = 256;
+
+/// An alarm wants so many pages more in use: one in so many of the node's, for to mark them all leads
+/// to a hint fault each at most, and a promotion may cost eight; and so many at least.
+const NEW_ONE_IN: u64 = 8;
+const NEW_PAGES: u64 = 512;
+
+/// If fewer than one in so many of the pages that were new went up within so many ms, it was in
+/// vain.
+const WENT_UP_ONE_IN: u64 = 8;
+const JUDGED_MS: u64 = 4000;
+
+/// What is usual follows what is seen by one part in so many, up and down.
+const USUAL: (f64, f64) = (4.0, 2.0);
+
+/// What is known of one lower-tier node.
+#[derive(Debug, Default)]
+struct Watched {
+    agings: Agings,
+    turn: Option<Turn>,
+    /// What the present pair took so far, in ms.
+    took_ms: u64,
+    again_ms: u64,
+    /// How many times a second a page is touched, on average, if all are touched alike.
+    usual_per_s: Option<f64>,
+}
+
+/// An alarm whose outcome is not known yet.
+#[derive(Debug)]
+struct Raised {
+    at_ms: u64,
+    new_pages: u64,
+    promoted: u64,
+}
+
+/// See the head of this file.
+#[derive(Debug, Default)]
+pub(super) struct Below {
+    nodes: BTreeMap<Nid, Watched>,
+    raised: Option<Raised>,
+    /// Until when it is not looked, and for how long, after alarms in vain.
+    vain_ms: (u64, u64),
+    /// Pages in use, if there was an alarm in the last pass.
+    pub alarm: Option<u64>,
+}
+
+/// Pages of a node that were touched between two agings, and all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct InUse {
+    pages: u64,
+    of: u64,
+    apart_ms: u64,
+}
+
+impl InUse {
+    /// By the list after the second: it opened the youngest generation, and took what was touched
+    /// since the first to the one before.
+    fn new(lruvecs: &[Lruvec], apart_ms: u64) -> InUse {
+        let mut in_use = InUse {
+            pages: 0,
+            of: 0,
+            apart_ms,
+        };
+        for lruvec in lruvecs {
+            let mut youngest = lruvec.generations.iter().rev();
+            in_use.of += youngest.clone().map(|it| it.pages).sum::<u64>();
+            in_use.pages += youngest.nth(1).map_or(0, |it| it.pages);
+        }
+        in_use
+    }
+
+    /// How many times a second they are touched, on average, if all are touched alike: of pages
+    /// touched at random a share e^-rt is not touched in a time t.
+    fn per_s(&self) -> f64 {
+        let untouched = (self.of - self.pages) as f64 + 0.5;
+        let share = untouched / (self.of as f64 + 1.0);
+        -share.ln() * 1000.0 / self.apart_ms.max(1) as f64
+    }
+
+    /// How many would have been touched at such a rate.
+    fn usual_pages(&self, per_s: f64) -> u64 {
+        let share = 1.0 - (-per_s * self.apart_ms as f64 / 1000.0).exp();
+        (share * self.of as f64) as u64
+    }
+}
+
+impl Watched {
+    /// Takes note of what is in use; returns how many pages are new if that is an alarm.
+    fn note(&mut self, in_use: InUse) -> Option<u64> {
+        let per_s = in_use.per_s();
+        let Some(usual_per_s) = self.usual_per_s else {
+            self.usual_per_s = Some(per_s);
+            return None;
+        };
+        let new = in_use.pages.saturating_sub(in_use.usual_pages(usual_per_s));
+        let is_alarm = new >= NEW_PAGES.max(in_use.of / NEW_ONE_IN);
+        let follows = if per_s > usual_per_s {
+            USUAL.0
+        } else {
+            USUAL.1
+        };
+        self.usual_per_s = Some(match is_alarm {
+            true => per_s,
+            false => usual_per_s + (per_s - usual_per_s) / follows,
+        });
+        is_alarm.then_some(new)
+    }
+}
+
+impl Below {
+    /// How long until a pair of agings is to be begun or ended, in ms, if one is under way.
+    pub fn until_second_ms(&self, now_ms: u64) -> Option<u64> {
+        let nodes = self.nodes.values();
+        let until_ms = nodes.filter_map(|it| it.agings.until_second_ms(now_ms, APART_MS));
+        until_ms.min()
+    }
+
+    /// Forgets pairs under way.
+    pub fn forget_pairs(&mut self) {
+        for watched in self.nodes.values_mut() {
+            (watched.agings, watched.turn) = (Agings::default(), None);
+        }
+    }
+
+    /// Judges the last alarm by what was promoted since.
+    fn judge(&mut self, now_ms: u64, promoted: u64) {
+        let is_due = |raised: &Raised| now_ms >= raised.at_ms + JUDGED_MS;
+        let Some(raised) = self.raised.take_if(|raised| is_due(raised)) else {
+            return;
+        };
+        let went_up = promoted.saturating_sub(raised.promoted);
+        self.vain_ms = match went_up * WENT_UP_ONE_IN >= raised.new_pages {
+            true => (0, 0),
+            false => {
+                let (least_ms, most_ms) = AGAIN_MS;
+                let rest_ms = (2 * self.vain_ms.1).clamp(4 * least_ms, most_ms);
+                (now_ms + rest_ms, rest_ms)
+            }
+        };
+    }
+}
+
+impl Demoter {
+    /// Looks at the nodes of the lower tier if it is time.
+    pub(super) fn watch_below(&mut self, demand: &Demand, machine: &mut dyn Reclaim) {
+        let now_ms = machine.now_ms();
+        let promoted = demand.outcomes.promoted;
+        self.below.alarm = None;
+        self.below.judge(now_ms, promoted);
+        if demand.marks_enough || now_ms < self.below.vain_ms.0 || self.below.raised.is_some() {
+            self.below.forget_pairs();
+            return;
+        }
+        for &nid in &demand.lower_tier {
+            let Some(in_use) = self.look_below(nid, machine) else {
+                continue;
+            };
+            self.report.looks_below += 1;
+            let watched = self.below.nodes.entry(nid).or_default();
+            if let Some(new_pages) = watched.note(in_use) {
+                let usual_pages = in_use.pages - new_pages;
+                (self.report).note_alarm(now_ms, nid, in_use.pages, usual_pages);
+                self.exchange.note_alarm(now_ms);
+                *self.below.alarm.get_or_insert_default() += in_use.pages;
+                self.below.raised = Some(Raised {
+                    at_ms: now_ms,
+                    new_pages,
+                    promoted,
+                });
+            }
+        }
+    }
+
+    /// Ages a node if it is time; if it was the second of a pair, returns what was in use.
+    fn look_below(&mut self, nid: Nid, machine: &mut dyn Reclaim) -> Option<InUse> {
+        let began_ms = machine.now_ms();
+        let watched = self.below.nodes.entry(nid).or_default();
+        if watched.agings.give_up_late(began_ms, APART_MS) {
+            watched.turn = None;
+        }
+        let until_ms = watched.agings.until_second_ms(began_ms, APART_MS);
+        if until_ms.unwrap_or(watched.again_ms.saturating_sub(began_ms)) > 0 {
+            return None;
+        }
+        let lruvecs = machine.lruvecs(nid).ok()?;
+        if until_ms.is_none() {
+            (watched.turn, watched.took_ms) = (Some(self.turns.begin()?), 0);
+        }
+        let aged_ms = machine.now_ms();
+        let ended_ms = self.open_generations(nid, &lruvecs, machine);
+        let watched = self.below.nodes.entry(nid).or_default();
+        let pair = watched.agings.note(aged_ms, ended_ms, APART_MS);
+        let after = pair.and_then(|_| machine.lruvecs(nid).ok());
+        let now_ms = machine.now_ms();
+        watched.took_ms += now_ms - began_ms;
+        let apart_ms = pair?.apart_ms;
+        watched.turn = None;
+        watched.again_ms = now_ms + AGAIN_MS.0.max(watched.took_ms * SHARE);
+        let in_use = InUse::new(&after?, apart_ms);
+        (in_use.of > 0).then_some(in_use)
+    }
+}

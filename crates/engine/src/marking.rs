@@ -267,7 +267,7 @@ impl Marking {
         self.budget_per_s > self.cpus * BUDGET.0
     }
 
-    /// So many pages of the lower tier are in use, many more than was usual: all of them are to be
+    /// Many more pages of the lower tier are in use than was usual: all of it, so many pages, is to be
     /// marked at once.
     pub fn note_alarm(&mut self, now_ms: u64, pages: u64) {
         self.alarm = Some((pages, now_ms + ALARM_MS));

@@ -66,7 +66,7 @@ pub(super) struct Below {
     raised: Option<Raised>,
     /// Until when it is not looked, and for how long, after alarms in vain.
     vain_ms: (u64, u64),
-    /// Pages in use, if there was an alarm in the last pass.
+    /// If there was an alarm in the last pass, the pages of the nodes where it was.
     pub alarm: Option<u64>,
 }
 
@@ -187,7 +187,7 @@ impl Demoter {
                 let usual_pages = in_use.pages - new_pages;
                 (self.report).note_alarm(now_ms, nid, in_use.pages, usual_pages);
                 self.exchange.note_alarm(now_ms);
-                *self.below.alarm.get_or_insert_default() += in_use.pages;
+                *self.below.alarm.get_or_insert_default() += in_use.of;
                 self.below.raised = Some(Raised {
                     at_ms: now_ms,
                     new_pages,

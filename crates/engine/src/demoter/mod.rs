@@ -107,8 +107,8 @@ impl Demoter {
         &self.demoted
     }
 
-    /// If many more pages of the lower tier are in use than was usual, and by the last pass: how
-    /// many are.
+    /// If many more pages of the lower tier are in use than was usual, by the last pass: how many
+    /// there are to mark.
     pub fn alarm(&self) -> Option<u64> {
         self.below.alarm
     }
@@ -331,7 +331,7 @@ impl Demoter {
             return false;
         }
         let idle_ms = self.exchange.idle_ms(settings);
-        agings.goes_on() || agings.is_due(now_ms, idle_ms, self.exchange.is_promising())
+        agings.goes_on() || agings.is_due(now_ms, idle_ms, self.exchange.may_look_often(now_ms))
     }
 
     /// What waits of those that are hot enough for the present scale.
@@ -421,7 +421,7 @@ impl Demoter {
         let idle_ms = self.exchange.idle_ms(settings);
         let began_ms = machine.now_ms();
         let agings = self.agings.entry(nid).or_default();
-        if !agings.is_due(began_ms, idle_ms, self.exchange.is_promising()) {
+        if !agings.is_due(began_ms, idle_ms, self.exchange.may_look_often(began_ms)) {
             return None;
         }
         if !agings.is_open() {

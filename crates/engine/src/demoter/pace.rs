@@ -24,6 +24,8 @@ impl Demoter {
                 let second_ms = self.until_second_ms(now_ms);
                 second_ms.unwrap_or_else(|| self.until_look_ms(now_ms))
             }
+            // The marks lead to faults at once.
+            _ if self.exchange.is_alarmed(now_ms) => INTERVAL_MS.0 / 2,
             true => REST_INTERVAL_MS,
             false if !self.report.has_room => INTERVAL_MS.0,
             false => QUIET_MS / 4,
@@ -46,7 +48,7 @@ impl Demoter {
     /// soon, and while they are not when the next aging may come.
     fn until_look_ms(&self, now_ms: u64) -> u64 {
         let soon_ms = INTERVAL_MS.0 / 2;
-        if self.exchange.is_promising() {
+        if self.exchange.may_look_often(now_ms) {
             return soon_ms;
         }
         let agings = self.agings.values();

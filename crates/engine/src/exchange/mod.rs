@@ -66,6 +66,10 @@ const SAVED_MS: u64 = 500;
 /// How long hint faults must have told nothing until who was idle for long may go, in ms.
 const TRIED_MS: u64 = 2000;
 
+/// While most of the top tier has been idle for long, hint faults of so many ms decide whether what
+/// waits is hot.
+const DOUBT_MS: u64 = 2 * NEWS_MS;
+
 /// See the head of this file.
 #[derive(Debug, Clone)]
 pub struct Exchange {
@@ -78,6 +82,8 @@ pub struct Exchange {
     /// The narrowest gap since this scale was chosen or told pages apart.
     tried: f64,
     since_ms: u64,
+    /// When pages were last told apart.
+    told_ms: u64,
     /// Whether pages are told apart at this scale.
     is_proven: bool,
     /// The last look, at this scale or another, if they were told apart.
@@ -119,6 +125,7 @@ impl Default for Exchange {
             failed: [f64::INFINITY; NARROW_SCALES],
             tried: f64::INFINITY,
             since_ms: 0,
+            told_ms: 0,
             is_proven: false,
             likely: None,
             news: News::default(),
@@ -331,6 +338,7 @@ impl Exchange {
 
     fn judge(&mut self, look: Look, settings: &Settings) {
         if look.idle_share > look.least_share {
+            self.told_ms = look.at_ms;
             self.tried = f64::INFINITY;
             // One look may err: a page whose translation is still in a TLB looks idle. And what is
             // as hot as this scale wants begins to wait only now.
@@ -342,6 +350,11 @@ impl Exchange {
             return;
         }
         if self.takes_counted(settings) {
+            if look.idle_share >= IDLE_MAX && look.at_ms < self.told_ms + DOUBT_MS {
+                // Nothing below seems hot for the moment. To age would lose sight of the longest idle.
+                (self.is_proven, self.likely) = (false, None);
+                return;
+            }
             // No, or no more: to look costs little.
             self.go_to(0, look.at_ms);
             return;

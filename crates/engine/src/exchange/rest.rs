@@ -102,6 +102,16 @@ impl Exchange {
         self.alarmed_until_ms = now_ms + ALARMED_MS;
     }
 
+    /// Whether agings may take more of the time than in a search in vain.
+    pub fn may_look_often(&self, now_ms: u64) -> bool {
+        self.is_promising() || self.is_alarmed(now_ms)
+    }
+
+    /// Whether there was an alarm lately.
+    pub fn is_alarmed(&self, now_ms: u64) -> bool {
+        now_ms < self.alarmed_until_ms
+    }
+
     /// Whether pages below are touched twice as often as when some scale failed, or clearly often
     /// enough for one whose gap was too wide to be tried. Of pages that are touched x times in τ,
     /// at random, the gap is e^-x. Where they are hardly touched, twice as often may be chance, so
@@ -110,7 +120,7 @@ impl Exchange {
     /// Not as soon as the rest has begun: what changes all the time would never rest.
     fn is_changed(&self, now_ms: u64, until_ms: u64, settings: &Settings) -> bool {
         let least_ms = (until_ms.saturating_sub(self.rest_began_ms) / 4).min(EARLIEST_MS);
-        if now_ms < (self.rest_began_ms + least_ms) && now_ms >= self.alarmed_until_ms {
+        if now_ms < self.rest_began_ms + least_ms && !self.is_alarmed(now_ms) {
             return false;
         }
         let limit = |failed: f64| (failed * failed).min(failed / WIDER_GAP).min(CLEAR_GAP);

@@ -57,3 +57,59 @@ fn a_rest_ends_when_pages_below_are_touched_twice_as_often() {
 fn a_quarter_of_it_lasts_whatever_comes() {
     assert!(!rests_after(0.9, 0.1, 3900) && rests_after(0.9, 0.1, 4500));
 }
+
+/// An alarm says that they are being marked: their faults decide at once.
+#[test]
+fn after_an_alarm_a_rest_ends_as_soon_as_hint_faults_say_so() {
+    let rests = |has_alarm: bool| {
+        let mut exchange = Exchange {
+            rest_ms: 16_000,
+            ..Exchange::default()
+        };
+        exchange.rest(10_000, Rest::NobodyIdle);
+        if has_alarm {
+            exchange.note_alarm(10_100);
+        }
+        let soon = FaultTimes([20_000, 2000, 1000, 0, 0, 0, 0, 0, 0]);
+        exchange.note(
+            10_200,
+            FaultTimes::default(),
+            Outcomes::default(),
+            &settings(),
+        );
+        let before = exchange.resting(10_200).is_some();
+        exchange.note(10_500, soon, Outcomes::default(), &settings());
+        (before, exchange.resting(10_500).is_some())
+    };
+    assert_eq!((rests(true), rests(false)), ((true, false), (true, true)));
+}
+
+/// Where one region after the other is hot for half a second, there are moments in which nothing
+/// below is. The longest idle are known only as long as nobody ages.
+#[test]
+fn for_a_moment_without_hot_pages_the_longest_idle_stay_known() {
+    let mut exchange = Exchange::default();
+    let mut faults = FaultTimes::default();
+    let mut look = |exchange: &mut Exchange, now_ms: u64, within: u64, after: u64, idle: f64| {
+        let more = FaultTimes([within, 0, 0, 0, 0, after, 0, 0, 0]);
+        faults.add(&more);
+        exchange.note(now_ms, faults, Outcomes::default(), &settings());
+        exchange.note_idle(now_ms, idle, 3000, &settings());
+        exchange.takes_counted(&settings())
+    };
+    exchange.go_to_widest(0, &settings());
+    for now_ms in [1000, 1500] {
+        assert!(look(&mut exchange, now_ms, 500, 50, 0.9));
+    }
+    assert!(exchange.is_proven());
+    assert!(look(&mut exchange, 2400, 0, 5000, 0.9) && !exchange.is_proven());
+    assert!(look(&mut exchange, 2450, 50_000, 0, 0.9));
+    assert!(look(&mut exchange, 2500, 50_000, 0, 0.9) && exchange.is_proven());
+    assert!(!look(&mut exchange, 3600, 0, 900_000, 0.9), "for longer");
+    // Where few are idle, nothing is lost.
+    exchange.go_to_widest(3600, &settings());
+    for now_ms in [4600, 5100] {
+        assert!(look(&mut exchange, now_ms, 500, 50, 0.9));
+    }
+    assert!(!look(&mut exchange, 5200, 0, 900_000, 0.3));
+}

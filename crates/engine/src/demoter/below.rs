@@ -14,7 +14,7 @@ use pghot_hotness::Nid;
 
 use super::agings::Agings;
 use super::reclaim::{Lruvec, Reclaim};
-use super::{Demand, Demoter};
+use super::{Demand, Demoter, PAGES_MIN};
 use crate::Turn;
 
 /// How far apart the two agings of a pair are, in ms.
@@ -30,6 +30,10 @@ const SHARE: u64 = 256;
 /// to a hint fault each at most, and a promotion may cost eight; and so many at least.
 const NEW_ONE_IN: u64 = 8;
 const NEW_PAGES: u64 = 512;
+
+/// A control group with fewer than one in so many of the node's pages is left out: there may be
+/// thousands, and each costs a call.
+const SMALL_ONE_IN: u64 = 64;
 
 /// If fewer than one in so many of the pages that were new went up within so many ms, it was in
 /// vain.
@@ -108,6 +112,14 @@ impl InUse {
         let share = 1.0 - (-per_s * self.apart_ms as f64 / 1000.0).exp();
         (share * self.of as f64) as u64
     }
+}
+
+/// Those whose pages could make a difference.
+pub(super) fn without_small(mut lruvecs: Vec<Lruvec>) -> Vec<Lruvec> {
+    let pages = |lruvec: &Lruvec| lruvec.generations.iter().map(|it| it.pages).sum::<u64>();
+    let all: u64 = lruvecs.iter().map(pages).sum();
+    lruvecs.retain(|lruvec| pages(lruvec) * SMALL_ONE_IN >= all);
+    lruvecs
 }
 
 impl Watched {
@@ -208,15 +220,23 @@ impl Demoter {
         if until_ms.unwrap_or(watched.again_ms.saturating_sub(began_ms)) > 0 {
             return None;
         }
-        let lruvecs = machine.lruvecs(nid).ok()?;
         if until_ms.is_none() {
             (watched.turn, watched.took_ms) = (Some(self.turns.begin()?), 0);
         }
+        // Where there is none, reclaim swaps, and needs the generations.
+        let has_room = machine.room_pages(nid) >= PAGES_MIN;
+        let lruvecs = has_room.then(|| machine.lruvecs(nid).ok()).flatten();
+        let Some(lruvecs) = lruvecs.map(without_small) else {
+            (watched.turn, watched.again_ms) = (None, began_ms + AGAIN_MS.0);
+            watched.agings = Agings::default();
+            return None;
+        };
         let aged_ms = machine.now_ms();
         let ended_ms = self.open_generations(nid, &lruvecs, machine);
         let watched = self.below.nodes.entry(nid).or_default();
         let pair = watched.agings.note(aged_ms, ended_ms, APART_MS);
         let after = pair.and_then(|_| machine.lruvecs(nid).ok());
+        let after = after.map(without_small);
         let now_ms = machine.now_ms();
         watched.took_ms += now_ms - began_ms;
         let apart_ms = pair?.apart_ms;

@@ -1,5 +1,6 @@
 //! What is seen of the lower tier without hint faults.
 
+use super::super::below::without_small;
 use super::*;
 
 /// A lower tier whose top tier has room.
@@ -33,7 +34,9 @@ fn watch(
 
 /// A node of which a fifth is in use.
 fn used() -> Node {
-    Node::new(&[(4000, 1), (16_000, NEVER)])
+    let mut node = Node::new(&[(4000, 1), (16_000, NEVER)]);
+    node.room = 10_000;
+    node
 }
 
 /// So many more are in use.
@@ -103,4 +106,28 @@ fn nobody_waits_for_a_pair_that_is_not_finished() {
     demand.marks_enough = true;
     demoter.pass(&demand, &settings, &mut node);
     assert!(recording.has_begun());
+}
+
+/// Reclaim of the lower tier swaps, and tells by the generations what has been idle for longest.
+#[test]
+fn a_full_node_is_not_aged() {
+    let mut node = used();
+    node.room = 0;
+    watch(&mut node, &mut Demoter::default(), &mut demand(), (5000, 0));
+    assert_eq!(node.calls, 0);
+}
+
+#[test]
+fn small_control_groups_are_left_out() {
+    let lruvec = |memcg_id, pages| Lruvec {
+        memcg_id,
+        generations: vec![Generation {
+            pages,
+            ..Generation::default()
+        }],
+        ..Lruvec::default()
+    };
+    let kept = without_small(vec![lruvec(1, 10_000), lruvec(2, 100), lruvec(3, 200)]);
+    let ids = kept.iter().map(|lruvec| lruvec.memcg_id);
+    assert!(ids.eq([1, 3]));
 }

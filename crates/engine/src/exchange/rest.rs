@@ -11,11 +11,13 @@ pub(super) const REST_MS: (u64, u64) = (1000, 64_000);
 /// A quarter of a rest lasts whatever comes, and at most so long, in ms.
 const EARLIEST_MS: u64 = 2000;
 
-/// Unless there was an alarm, for so long, in ms.
-const ALARMED_MS: u64 = 2000;
-
 /// A gap that is clearly narrower than the widest that is tried, of 0.5.
 const CLEAR_GAP: f64 = 0.4;
+
+/// How long an alarm lasts, in ms, and after which time most of the latest hint faults are of pages
+/// that were marked after it.
+const ALARMED_MS: u64 = 2000;
+const TOLD_MS: u64 = 300;
 
 /// MB a second at the start.
 pub(super) const USUAL_RATE_MBPS: u64 = 128;
@@ -84,7 +86,7 @@ impl Exchange {
         let Some((until_ms, why)) = self.resting else {
             return;
         };
-        let is_over = now_ms >= until_ms;
+        let is_over = now_ms >= until_ms || self.alarm_is_true(now_ms);
         if is_over {
             self.go_to(0, now_ms);
         }
@@ -96,10 +98,16 @@ impl Exchange {
         }
     }
 
-    /// Other pages of the lower tier are in use than before, and are being marked: a rest that
-    /// followed from those of before is over as soon as their hint faults say so.
+    /// Other pages of the lower tier are in use than before, and are being marked: a rest, which
+    /// followed from those of before, is over as soon as their hint faults say so.
     pub fn note_alarm(&mut self, now_ms: u64) {
         self.alarmed_until_ms = now_ms + ALARMED_MS;
+    }
+
+    /// Whether hint faults that came after an alarm leave a clear gap between hot pages and cold.
+    fn alarm_is_true(&self, now_ms: u64) -> bool {
+        let is_told = now_ms + ALARMED_MS >= self.alarmed_until_ms + TOLD_MS;
+        self.is_alarmed(now_ms) && is_told && self.gap(0) < CLEAR_GAP
     }
 
     /// Whether agings may take more of the time than in a search in vain.
@@ -120,7 +128,7 @@ impl Exchange {
     /// Not as soon as the rest has begun: what changes all the time would never rest.
     fn is_changed(&self, now_ms: u64, until_ms: u64, settings: &Settings) -> bool {
         let least_ms = (until_ms.saturating_sub(self.rest_began_ms) / 4).min(EARLIEST_MS);
-        if now_ms < self.rest_began_ms + least_ms && !self.is_alarmed(now_ms) {
+        if now_ms < self.rest_began_ms + least_ms {
             return false;
         }
         let limit = |failed: f64| (failed * failed).min(failed / WIDER_GAP).min(CLEAR_GAP);

@@ -58,30 +58,33 @@ fn a_quarter_of_it_lasts_whatever_comes() {
     assert!(!rests_after(0.9, 0.1, 3900) && rests_after(0.9, 0.1, 4500));
 }
 
-/// An alarm says that they are being marked: their faults decide at once.
+/// An alarm says that all is being marked: then hint faults decide at once, whatever the rest
+/// followed from. Those that came before it tell nothing.
 #[test]
 fn after_an_alarm_a_rest_ends_as_soon_as_hint_faults_say_so() {
-    let rests = |has_alarm: bool| {
+    let soon = FaultTimes([20_000, 2000, 1000, 0, 0, 0, 0, 0, 0]);
+    let rests = |why, alarm_ms: Option<u64>| {
         let mut exchange = Exchange {
             rest_ms: 16_000,
             ..Exchange::default()
         };
-        exchange.rest(10_000, Rest::NobodyIdle);
-        if has_alarm {
-            exchange.note_alarm(10_100);
+        exchange.rest(10_000, why);
+        if let Some(alarm_ms) = alarm_ms {
+            exchange.note_alarm(alarm_ms);
         }
-        let soon = FaultTimes([20_000, 2000, 1000, 0, 0, 0, 0, 0, 0]);
         exchange.note(
             10_200,
             FaultTimes::default(),
             Outcomes::default(),
             &settings(),
         );
-        let before = exchange.resting(10_200).is_some();
+        assert!(exchange.resting(10_200).is_some());
         exchange.note(10_500, soon, Outcomes::default(), &settings());
-        (before, exchange.resting(10_500).is_some())
+        exchange.resting(10_500).is_some()
     };
-    assert_eq!((rests(true), rests(false)), ((true, false), (true, true)));
+    for why in [Rest::NobodyIdle, Rest::NotTouchedAgain, Rest::TheyCameBack] {
+        assert!(!rests(why, Some(10_100)) && rests(why, None) && rests(why, Some(10_400)));
+    }
 }
 
 /// Where one region after the other is hot for half a second, there are moments in which nothing

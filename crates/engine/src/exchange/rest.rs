@@ -104,10 +104,12 @@ impl Exchange {
         self.alarmed_until_ms = now_ms + ALARMED_MS;
     }
 
-    /// Whether hint faults that came after an alarm leave a clear gap between hot pages and cold.
+    /// Whether hint faults that came after an alarm leave a clear gap between hot pages and cold,
+    /// while it rests because of what came before them.
     fn alarm_is_true(&self, now_ms: u64) -> bool {
-        let is_told = now_ms + ALARMED_MS >= self.alarmed_until_ms + TOLD_MS;
-        self.is_alarmed(now_ms) && is_told && self.gap(0) < CLEAR_GAP
+        let told_ms = (self.alarmed_until_ms + TOLD_MS).saturating_sub(ALARMED_MS);
+        let is_told = (told_ms..self.alarmed_until_ms).contains(&now_ms);
+        is_told && self.rest_began_ms < told_ms && self.gap(0) < CLEAR_GAP
     }
 
     /// Whether agings may take more of the time than in a search in vain.

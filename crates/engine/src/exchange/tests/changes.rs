@@ -84,6 +84,7 @@ fn after_an_alarm_a_rest_ends_as_soon_as_hint_faults_say_so() {
     };
     for why in [Rest::NobodyIdle, Rest::NotTouchedAgain, Rest::TheyCameBack] {
         assert!(!rests(why, Some(10_100)) && rests(why, None) && rests(why, Some(10_400)));
+        assert!(rests(why, Some(9600)), "it followed from them");
     }
 }
 

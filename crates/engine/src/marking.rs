@@ -267,8 +267,8 @@ impl Marking {
         self.budget_per_s > self.cpus * BUDGET.0
     }
 
-    /// Many more pages of the lower tier are in use than was usual: all of it, so many pages, is to be
-    /// marked at once.
+    /// Many more pages of the lower tier are in use than was usual: all of it, so many pages, is to
+    /// be marked at once.
     pub fn note_alarm(&mut self, now_ms: u64, pages: u64) {
         self.alarm = Some((pages, now_ms + ALARM_MS));
         self.size_mb = self.size_mb.max(ALARM_SIZE_MB);

@@ -26,8 +26,8 @@ const AGAIN_MS: (u64, u64) = (500, 64_000);
 /// Agings, and reading the lists, may take one part in so many of the time.
 const SHARE: u64 = 256;
 
-/// An alarm wants so many pages more in use: one in so many of the node's, for to mark them all leads
-/// to a hint fault each at most, and a promotion may cost eight; and so many at least.
+/// An alarm wants so many pages more in use: one in so many of the node's, for to mark them all
+/// leads to a hint fault each at most, and a promotion may cost eight; and so many at least.
 const NEW_ONE_IN: u64 = 8;
 const NEW_PAGES: u64 = 512;
 

@@ -351,7 +351,8 @@ impl Exchange {
         }
         if self.takes_counted(settings) {
             if look.idle_share >= IDLE_MAX && look.at_ms < self.told_ms + DOUBT_MS {
-                // Nothing below seems hot for the moment. To age would lose sight of the longest idle.
+                // Nothing below seems hot for the moment. To age would lose sight of the longest
+                // idle.
                 (self.is_proven, self.likely) = (false, None);
                 return;
             }

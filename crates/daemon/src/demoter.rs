@@ -49,13 +49,15 @@ pub fn run(shared: &Shared, history: History, cpus: u64, machine: &mut dyn Recla
         {
             (faults, told) = (seen, quick_fault);
         }
-        let alarm = demoter.alarm();
-        if is_due(&marking, &faults) || alarm.is_some() {
+        let (is_due, alarm) = (is_due(&marking, &faults), demoter.alarm());
+        if is_due {
             marking.note(now_ms, faults.times, promoted, worth);
             marking.note_seldom(now_ms, faults.seldom);
-            if let Some(pages) = alarm {
-                marking.note_alarm(now_ms, pages);
-            }
+        }
+        if let Some(pages) = alarm {
+            marking.note_alarm(now_ms, pages);
+        }
+        if is_due || alarm.is_some() {
             shared.mark(&marking);
         }
         lock(&state.published).clone_from(demoter.report());

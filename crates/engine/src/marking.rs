@@ -23,7 +23,7 @@ use std::ops::RangeInclusive;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::exchange::FaultTimes;
+use crate::exchange::{ALARM_MS, FaultTimes};
 use crate::pulse::{PULSE_SIZE_MB, Pulses};
 
 /// Address space of one visit, in MB: at least, at the start, and at most.
@@ -80,7 +80,7 @@ pub fn is_for_normal_balancing(is_on: bool, nodes_with_cpus: usize) -> bool {
 /// See the head of this file. Eight faults take some 10 µs, which a page saves by 70 misses at
 /// 150 ns. With four, a large memory whose pages are nearly all touched now and then could starve:
 /// few faults, few promotions, a smaller budget. `crates/sim/tests/thin.rs` has such a memory.
-const FAULTS_PER_PROMOTION: u64 = 8;
+pub(crate) const FAULTS_PER_PROMOTION: u64 = 8;
 
 /// Hint faults a second that come within a second of their marks, for only those follow from what
 /// is marked now; by CPU of the machine: at least, which is a fifth of a percent of its time if
@@ -96,8 +96,7 @@ const ROOMY_BUDGET: (u64, u64) = (16_384, 65_536);
 /// See [`ROOMY_BUDGET`].
 const FAULTS_PER_FILLING: u64 = 4;
 
-/// How long an alarm lasts, in ms, and what a visit then marks at first, in MB.
-const ALARM_MS: u64 = 2000;
+/// What a visit marks at first when there is an alarm, in MB.
 const ALARM_SIZE_MB: u64 = 32;
 
 /// The size of a visit grows so many times at once.

@@ -23,8 +23,7 @@ const STILL: Apart = Apart {
     seeds: 1,
 };
 
-/// Where pages move, runs differ by their seeds, too: when a hot set that has moved is found is a
-/// matter of luck.
+/// Where pages move, runs differ by their seeds, too.
 const MOVING: Apart = Apart {
     time: 0.03,
     near: 0.06,

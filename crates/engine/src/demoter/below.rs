@@ -16,6 +16,8 @@ use super::agings::Agings;
 use super::reclaim::{Lruvec, Reclaim};
 use super::{Demand, Demoter, PAGES_MIN};
 use crate::Turn;
+use crate::exchange::untouched_share;
+use crate::marking::FAULTS_PER_PROMOTION;
 
 /// How far apart the two agings of a pair are, in ms.
 const APART_MS: u64 = 16;
@@ -26,9 +28,9 @@ const AGAIN_MS: (u64, u64) = (500, 64_000);
 /// Agings, and reading the lists, may take one part in so many of the time.
 const SHARE: u64 = 256;
 
-/// An alarm wants so many pages more in use: one in so many of the node's, for to mark them all
-/// leads to a hint fault each at most, and a promotion may cost eight; and so many at least.
-const NEW_ONE_IN: u64 = 8;
+/// An alarm takes so many more pages in use: as many of the node's that to mark them all costs no
+/// more hint faults than their promotion may; and so many at least.
+const NEW_ONE_IN: u64 = FAULTS_PER_PROMOTION;
 const NEW_PAGES: u64 = 512;
 
 /// A control group with fewer than one in so many of the node's pages is left out: there may be
@@ -40,7 +42,8 @@ const SMALL_ONE_IN: u64 = 64;
 const WENT_UP_ONE_IN: u64 = 8;
 const JUDGED_MS: u64 = 4000;
 
-/// What is usual follows what is seen by one part in so many, up and down.
+/// By one part in so many, what is usual follows what is seen, up and down. Down sooner: when a hot
+/// set has gone up, the next one is to be seen.
 const USUAL: (f64, f64) = (4.0, 2.0);
 
 /// What is known of one lower-tier node.
@@ -86,24 +89,21 @@ impl InUse {
     /// By the list after the second: it opened the youngest generation, and took what was touched
     /// since the first to the one before.
     fn new(lruvecs: &[Lruvec], apart_ms: u64) -> InUse {
-        let mut in_use = InUse {
-            pages: 0,
-            of: 0,
-            apart_ms,
+        let touched = |lruvec: &Lruvec| {
+            let mut youngest_first = lruvec.generations.iter().rev();
+            youngest_first.nth(1).map_or(0, |it| it.pages)
         };
-        for lruvec in lruvecs {
-            let mut youngest = lruvec.generations.iter().rev();
-            in_use.of += youngest.clone().map(|it| it.pages).sum::<u64>();
-            in_use.pages += youngest.nth(1).map_or(0, |it| it.pages);
+        InUse {
+            pages: lruvecs.iter().map(touched).fold(0, u64::saturating_add),
+            of: pages(lruvecs),
+            apart_ms,
         }
-        in_use
     }
 
     /// How many times a second they are touched, on average, if all are touched alike: of pages
     /// touched at random a share e^-rt is not touched in a time t.
     fn per_s(&self) -> f64 {
-        let untouched = (self.of - self.pages) as f64 + 0.5;
-        let share = untouched / (self.of as f64 + 1.0);
+        let share = untouched_share(self.pages, self.of);
         -share.ln() * 1000.0 / self.apart_ms.max(1) as f64
     }
 
@@ -114,11 +114,15 @@ impl InUse {
     }
 }
 
+fn pages(lruvecs: &[Lruvec]) -> u64 {
+    let pages = lruvecs.iter().map(Lruvec::pages);
+    pages.fold(0, u64::saturating_add)
+}
+
 /// Those whose pages could make a difference.
 pub(super) fn without_small(mut lruvecs: Vec<Lruvec>) -> Vec<Lruvec> {
-    let pages = |lruvec: &Lruvec| lruvec.generations.iter().map(|it| it.pages).sum::<u64>();
-    let all: u64 = lruvecs.iter().map(pages).sum();
-    lruvecs.retain(|lruvec| pages(lruvec) * SMALL_ONE_IN >= all);
+    let least = pages(&lruvecs) / SMALL_ONE_IN;
+    lruvecs.retain(|lruvec| lruvec.pages() >= least);
     lruvecs
 }
 
@@ -167,7 +171,7 @@ impl Below {
             return;
         };
         let went_up = promoted.saturating_sub(raised.promoted);
-        self.vain_ms = match went_up * WENT_UP_ONE_IN >= raised.new_pages {
+        self.vain_ms = match went_up >= raised.new_pages / WENT_UP_ONE_IN {
             true => (0, 0),
             false => {
                 let (least_ms, most_ms) = AGAIN_MS;
@@ -200,11 +204,13 @@ impl Demoter {
                 (self.report).note_alarm(now_ms, nid, in_use.pages, usual_pages);
                 self.exchange.note_alarm(now_ms);
                 *self.below.alarm.get_or_insert_default() += in_use.of;
-                self.below.raised = Some(Raised {
+                // Several nodes may raise one at once.
+                let raised = self.below.raised.get_or_insert(Raised {
                     at_ms: now_ms,
-                    new_pages,
+                    new_pages: 0,
                     promoted,
                 });
+                raised.new_pages += new_pages;
             }
         }
     }

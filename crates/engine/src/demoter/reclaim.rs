@@ -31,6 +31,14 @@ pub struct Lruvec {
     pub generations: Vec<Generation>,
 }
 
+impl Lruvec {
+    /// Base pages in all of its generations.
+    pub fn pages(&self) -> u64 {
+        let pages = self.generations.iter().map(|generation| generation.pages);
+        pages.fold(0, u64::saturating_add)
+    }
+}
+
 /// Why nothing can be demoted on demand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

@@ -51,7 +51,7 @@ impl Survey {
         };
         for lruvec in lruvecs {
             let generations = &lruvec.generations[..];
-            let pages = generations.iter().map(|g| g.pages).sum::<u64>();
+            let pages = lruvec.pages();
             survey.pages += pages;
             survey.holders.push(Holder {
                 memcg_id: lruvec.memcg_id,

@@ -24,9 +24,9 @@
 //!   through memory, or not clearly more often than what could have gone for them; twice as long
 //!   each time in a row. It has paid if they were, or, where no page of the sample can be looked
 //!   at, if the pages that are left below are touched more rarely than before. Hint faults, which
-//!   come anyway, tell when hot and cold have come much further apart at some scale; then a rest is
-//!   over that followed from the test. Moves in vain at a narrow scale do not keep the longest idle
-//!   from going.
+//!   come anyway, tell when hot and cold have come much further apart at some scale; then a rest
+//!   is over that followed from the test; after an alarm any is, if they leave a clear gap. Moves
+//!   in vain at a narrow scale do not keep the longest idle from going.
 
 mod news;
 mod rest;
@@ -38,7 +38,9 @@ use news::News;
 use scales::{NARROW_SCALES, NARROW_TIMES, Scale, least_idle, limit_mbps, scales};
 
 pub(crate) use news::NEWS_MS;
+pub(crate) use rest::ALARM_MS;
 pub use scales::{FAULT_CLASSES, FaultTimes, NARROWEST_MS};
+pub(crate) use told::untouched_share;
 pub use told::{Fates, Look, Outcomes, Rest, Round};
 
 /// Where more than this share must be idle, it need not be asked whether it is.

@@ -16,7 +16,7 @@ const CLEAR_GAP: f64 = 0.4;
 
 /// How long an alarm lasts, in ms, and after which time most of the latest hint faults are of pages
 /// that were marked after it.
-const ALARMED_MS: u64 = 2000;
+pub(crate) const ALARM_MS: u64 = 2000;
 const TOLD_MS: u64 = 300;
 
 /// MB a second at the start.
@@ -101,13 +101,13 @@ impl Exchange {
     /// Other pages of the lower tier are in use than before, and are being marked: a rest, which
     /// followed from those of before, is over as soon as their hint faults say so.
     pub fn note_alarm(&mut self, now_ms: u64) {
-        self.alarmed_until_ms = now_ms + ALARMED_MS;
+        self.alarmed_until_ms = now_ms + ALARM_MS;
     }
 
     /// Whether hint faults that came after an alarm leave a clear gap between hot pages and cold,
     /// while it rests because of what came before them.
     fn alarm_is_true(&self, now_ms: u64) -> bool {
-        let told_ms = (self.alarmed_until_ms + TOLD_MS).saturating_sub(ALARMED_MS);
+        let told_ms = (self.alarmed_until_ms + TOLD_MS).saturating_sub(ALARM_MS);
         let is_told = (told_ms..self.alarmed_until_ms).contains(&now_ms);
         is_told && self.rest_began_ms < told_ms && self.gap(0) < CLEAR_GAP
     }

@@ -160,6 +160,13 @@ pub struct Fates {
     pub idle_touched: u64,
 }
 
+/// The share of pages that were not touched, with half a page more of each kind, so that none is
+/// not nothing: its logarithm is finite.
+pub(crate) fn untouched_share(touched: u64, of: u64) -> f64 {
+    let of = of as f64;
+    (of - touched as f64 + 0.5) / (of + 1.0)
+}
+
 impl Fates {
     /// Adds more of them.
     pub fn add(&mut self, more: Fates) {
@@ -200,11 +207,9 @@ impl Fates {
         if !self.tells_of_idle() {
             return (true, false);
         }
-        // Half a page more of each, so that none is nothing.
         let untouched = |touched: u64, of: u64| {
-            let of = of as f64;
-            let share = (of - touched as f64 + 0.5) / (of + 1.0);
-            (share, (1.0 - share) / (share * of))
+            let share = untouched_share(touched, of);
+            (share, (1.0 - share) / (share * of as f64))
         };
         let (share, variance) = untouched(self.touched, self.looked);
         let (idle_share, idle_variance) = untouched(self.idle_touched, self.idle);

@@ -3,7 +3,7 @@
 
 use pghot_hotness::Nid;
 
-use super::reclaim::Reclaim;
+use super::reclaim::{Lruvec, Reclaim};
 use super::{Demoter, Exchange};
 use crate::Settings;
 
@@ -57,17 +57,26 @@ impl Demoter {
             && self.filling.uses_up_soon(room_pages)
             && !self.lists.is_early(nid, now_ms)
             && settings.demote_rate_limit_mbps > 0;
-        if !is_due {
-            return;
+        if is_due && let Ok(lruvecs) = self.may_go(nid, settings, machine) {
+            self.age_alone(nid, &lruvecs, machine);
         }
-        if let Some(_turn) = self.turns.begin()
-            && let Ok(lruvecs) = self.may_go(nid, settings, machine)
-        {
-            let began_ms = machine.now_ms();
-            let ended_ms = self.open_generations(nid, &lruvecs, machine);
-            let agings = self.agings.entry(nid).or_default();
-            agings.note_alone(began_ms, ended_ms);
-        }
+    }
+
+    /// Ages these once, as no pair, if accessed bits may be cleared now; returns whether it did.
+    pub(super) fn age_alone(
+        &mut self,
+        nid: Nid,
+        lruvecs: &[Lruvec],
+        machine: &mut dyn Reclaim,
+    ) -> bool {
+        let Some(_turn) = self.turns.begin() else {
+            return false;
+        };
+        let began_ms = machine.now_ms();
+        let ended_ms = self.open_generations(nid, lruvecs, machine);
+        let agings = self.agings.entry(nid).or_default();
+        agings.note_alone(began_ms, ended_ms);
+        true
     }
 }
 

@@ -37,6 +37,10 @@ const NEW_PAGES: u64 = 512;
 /// thousands, and each costs a call.
 const SMALL_ONE_IN: u64 = 64;
 
+/// Where so many are in use as a rule that there could be no alarm, it is looked so many times more
+/// rarely: only to see whether they are fewer by now.
+const RARELY: u64 = 4;
+
 /// If fewer than one in so many of the pages that were new went up within so many ms, it was in
 /// vain.
 const WENT_UP_ONE_IN: u64 = 8;
@@ -53,7 +57,9 @@ struct Watched {
     turn: Option<Turn>,
     /// What the present pair took so far, in ms.
     took_ms: u64,
-    again_ms: u64,
+    /// When the last look ended, and how long until the next.
+    looked_ms: u64,
+    rest_ms: u64,
     /// How many times a second a page is touched, on average, if all are touched alike.
     usual_per_s: Option<f64>,
 }
@@ -127,6 +133,10 @@ pub(super) fn without_small(mut lruvecs: Vec<Lruvec>) -> Vec<Lruvec> {
 }
 
 impl Watched {
+    fn until_next_ms(&self, now_ms: u64) -> u64 {
+        (self.looked_ms + self.rest_ms).saturating_sub(now_ms)
+    }
+
     /// Takes note of what is in use; returns how many pages are new if that is an alarm.
     fn note(&mut self, in_use: InUse) -> Option<u64> {
         let per_s = in_use.per_s();
@@ -134,8 +144,13 @@ impl Watched {
             self.usual_per_s = Some(per_s);
             return None;
         };
-        let new = in_use.pages.saturating_sub(in_use.usual_pages(usual_per_s));
-        let is_alarm = new >= NEW_PAGES.max(in_use.of / NEW_ONE_IN);
+        let usual_pages = in_use.usual_pages(usual_per_s);
+        let new = in_use.pages.saturating_sub(usual_pages);
+        let least = NEW_PAGES.max(in_use.of / NEW_ONE_IN);
+        let is_alarm = new >= least;
+        if usual_pages + least > in_use.of {
+            self.rest_ms *= RARELY;
+        }
         let follows = if per_s > usual_per_s {
             USUAL.0
         } else {
@@ -223,7 +238,7 @@ impl Demoter {
             watched.turn = None;
         }
         let until_ms = watched.agings.until_second_ms(began_ms, APART_MS);
-        if until_ms.unwrap_or(watched.again_ms.saturating_sub(began_ms)) > 0 {
+        if until_ms.unwrap_or(watched.until_next_ms(began_ms)) > 0 {
             return None;
         }
         if until_ms.is_none() {
@@ -233,8 +248,8 @@ impl Demoter {
         let has_room = machine.room_pages(nid) >= PAGES_MIN;
         let lruvecs = has_room.then(|| machine.lruvecs(nid).ok()).flatten();
         let Some(lruvecs) = lruvecs.map(without_small) else {
-            (watched.turn, watched.again_ms) = (None, began_ms + AGAIN_MS.0);
-            watched.agings = Agings::default();
+            (watched.looked_ms, watched.rest_ms) = (began_ms, AGAIN_MS.0);
+            (watched.agings, watched.turn) = (Agings::default(), None);
             return None;
         };
         let aged_ms = machine.now_ms();
@@ -247,7 +262,8 @@ impl Demoter {
         watched.took_ms += now_ms - began_ms;
         let apart_ms = pair?.apart_ms;
         watched.turn = None;
-        watched.again_ms = now_ms + AGAIN_MS.0.max(watched.took_ms * SHARE);
+        watched.looked_ms = now_ms;
+        watched.rest_ms = AGAIN_MS.0.max(watched.took_ms * SHARE);
         let in_use = InUse::new(&after?, apart_ms);
         (in_use.of > 0).then_some(in_use)
     }

@@ -18,6 +18,7 @@ mod ahead;
 mod below;
 mod demand;
 mod lists;
+mod longest;
 mod pace;
 mod reclaim;
 mod report;
@@ -29,7 +30,7 @@ use std::sync::Arc;
 
 use pghot_hotness::Nid;
 
-use crate::exchange::{Exchange, Fates, Rest, Round};
+use crate::exchange::{Exchange, Fates, Round};
 use crate::{History, Settings, Turn, Turns, Waiting};
 use agings::{Agings, Pair};
 use ahead::Filling;
@@ -41,10 +42,6 @@ pub use demand::Demand;
 pub use reclaim::{Generation, Lruvec, Reclaim, Unable};
 pub use report::DemoterReport;
 pub use shares::shares;
-
-/// Between two times that the longest idle pages are tried, in ms; and at most, where that was in
-/// vain.
-const LONGEST_AGAIN_MS: (u64, u64) = (1000, 64_000);
 
 /// Fewer pages are not worth a call.
 pub(crate) const PAGES_MIN: u64 = 32;
@@ -217,19 +214,18 @@ impl Demoter {
         self.report.unable = None;
         // The longest idle first: who has not been touched for longer than it takes to count
         // accesses may go for all that wait.
-        let longest = Survey::new(&lruvecs, Exchange::widest_idle_ms(settings));
-        if may_try_longest {
-            self.longest_again_ms = now_ms + LONGEST_AGAIN_MS.0;
-            if longest.cold_pages() >= target.waiting.pages() {
-                self.exchange.go_to_widest(now_ms, settings);
-            }
-        }
+        let lruvecs = match may_try_longest {
+            true => self.try_longest(target, lruvecs, settings, machine),
+            false => lruvecs,
+        };
         if self.exchange.resting(now_ms).is_some() {
             return;
         }
         if !is_narrow {
+            let for_ms = Exchange::widest_idle_ms(settings);
+            let longest = Survey::new(&lruvecs, for_ms);
             if self.exchange.takes_counted(settings) && longest.is_known {
-                let (idle, for_ms) = (longest.idle_share(), Exchange::widest_idle_ms(settings));
+                let idle = longest.idle_share();
                 let look = (self.exchange).note_idle(machine.now_ms(), idle, for_ms, settings);
                 self.report.note_look(look);
                 let round = self.serve(target, longest, settings, machine);
@@ -249,22 +245,6 @@ impl Demoter {
             // Nothing is learnt from it.
             let survey = Survey::new(&lruvecs, self.exchange.idle_ms(settings));
             self.serve(target, survey, settings, machine);
-        }
-    }
-
-    /// Whoever was idle when the last aging came may be so no more, and is found out when asked to
-    /// go. Where hardly any is left, they are asked less and less often.
-    fn note_longest(&mut self, now_ms: u64, round: Option<Round>) {
-        let Some(round) = round.filter(|round| round.wanted > 0) else {
-            return;
-        };
-        let (until_ms, rest_ms) = self.longest_vain_ms;
-        if !round.is_in_vain() {
-            self.longest_vain_ms = (0, 0);
-        } else if now_ms >= until_ms {
-            let (least_ms, most_ms) = LONGEST_AGAIN_MS;
-            let rest_ms = (2 * rest_ms).clamp(2 * least_ms, most_ms);
-            self.longest_vain_ms = (now_ms + rest_ms, rest_ms);
         }
     }
 
@@ -296,17 +276,6 @@ impl Demoter {
         if may_go_on && let Some(turn) = self.turns.begin() {
             self.turn.insert(nid, turn);
             self.agings.entry(nid).or_default().reopen();
-        }
-    }
-
-    /// Whether the moves before a rest would also have been in vain if the longest idle pages had
-    /// gone. Pages that went up at a narrow scale and were not touched again tell nothing of pages
-    /// above that have been idle for seconds.
-    fn was_vain_for_longest(&self, rest: Rest, settings: &Settings) -> bool {
-        match rest {
-            Rest::NobodyIdle => false,
-            Rest::TheyCameBack => true,
-            Rest::NotTouchedAgain => self.exchange.takes_counted(settings),
         }
     }
 

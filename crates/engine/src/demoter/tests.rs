@@ -3,7 +3,7 @@
 use pghot_hotness::Format;
 
 use super::*;
-use crate::exchange::{FAULT_CLASSES, Fates, FaultTimes};
+use crate::exchange::{FAULT_CLASSES, Fates, FaultTimes, Rest};
 use crate::{Pattern, Place, Policies, Policy, RecordingTurn};
 
 mod below;

@@ -93,6 +93,26 @@ fn to_watch_takes_a_small_share_of_the_time() {
     }
 }
 
+/// Of nearly all in use no alarm can come; when they are fewer, it is soon as elsewhere.
+#[test]
+fn where_all_are_in_use_it_is_looked_rarely() {
+    let calls = |used| {
+        let mut node = Node::new(&[(used, 1), (20_000 - used, NEVER)]);
+        (node.room, node.aging_ms) = (10_000, 1);
+        let mut demoter = Demoter::default();
+        watch(&mut node, &mut demoter, &mut demand(), (20_000, 0));
+        let before = node.calls;
+        node.pages[..].iter_mut().for_each(|page| page.0 = NEVER);
+        watch(&mut node, &mut demoter, &mut demand(), (8000, 0));
+        moves(&mut node, 10_000);
+        let alarms = watch(&mut node, &mut demoter, &mut demand(), (1000, 0));
+        (before, alarms)
+    };
+    let ((few, after_few), (all, after_all)) = (calls(4000), calls(19_000));
+    assert!(all * 2 < few, "{all} agings, of few {few}");
+    assert_eq!((after_few, after_all), (vec![20_000], vec![20_000]));
+}
+
 /// Who records accessed bits waits for pairs under way, so none is left open.
 #[test]
 fn nobody_waits_for_a_pair_that_is_not_finished() {

@@ -118,6 +118,33 @@ fn those_that_are_idle_no_more_are_asked_less_and_less_often() {
     assert!(node.pages.len() < was - 1000);
 }
 
+/// Nobody has looked for a while, and of all pages that were idle then none is now: one aging tells,
+/// and the kernel need not be asked for each.
+#[test]
+fn before_the_longest_idle_are_tried_it_is_looked_whether_they_are() {
+    let settings = Settings::new(Format::Default);
+    let asked = |ago_ms: u64| {
+        let mut node = Node::new(&[(10_000, 100)]);
+        let aged_ms = node.now_ms - ago_ms;
+        node.opened_ms = vec![0, 1000, node.now_ms - 4000, aged_ms];
+        node.youngest = 3;
+        for page in &mut node.pages {
+            (page.1, page.2) = (1, aged_ms);
+        }
+        let (mut demoter, end_ms) = (Demoter::default(), node.now_ms + 3000);
+        while node.now_ms < end_ms {
+            let demand = Demand {
+                faults: FaultTimes::default(),
+                ..node.demand(2000)
+            };
+            node.now_ms += demoter.pass(&demand, &settings, &mut node);
+        }
+        node.asked
+    };
+    assert!(asked(1000) > 0, "they may be");
+    assert_eq!(asked(2000), 0);
+}
+
 /// While a node fills up it is learnt who is idle; where it does not, nobody is looked at.
 #[test]
 fn when_a_node_is_full_it_is_known_who_was_idle_while_it_filled() {

@@ -1,10 +1,10 @@
 //! The longest idle first: pages of the top tier that have not been touched for longer than it takes
 //! to count accesses may go for all that wait, whatever hint faults say.
 //!
-//! What was idle when the last aging came may be so no more, and is found out when asked to go; but
-//! the kernel then looks at each of these pages, at a microsecond or more, and where all are touched
-//! now and then these are nearly all of the node. So before they are tried, the node is aged if
-//! that was long ago: it takes a tenth of the time, and leaves only who is idle still.
+//! What was idle when the last aging came may be so no more. The kernel finds out when it is asked to
+//! evict it, but looks at each page, at a microsecond or more; and after a pause, in which nobody
+//! has aged the node, these are nearly all of its pages. So then it is aged first: a fiftieth of a
+//! microsecond a page, and only who is idle still is left.
 
 use pghot_hotness::Nid;
 

@@ -7,6 +7,7 @@ use pghot_engine::demoter::{Demand, Demoter, Reclaim};
 use pghot_engine::exchange::FaultTimes;
 use pghot_engine::marking::HintFaults;
 use pghot_engine::{History, Marking, QuickFault};
+use pghot_linux::busy_cpus::BusyCpus;
 
 use crate::lock;
 use crate::shared::{MigratorState, Shared};
@@ -14,6 +15,7 @@ use crate::shared::{MigratorState, Shared};
 /// Makes room until a stop is requested, on a machine of so many CPUs, for what the migrators note
 /// in `history`.
 pub fn run(shared: &Shared, history: History, cpus: u64, machine: &mut dyn Reclaim) {
+    let mut busy_cpus = BusyCpus::new(&shared.root, cpus);
     let mut demoter = Demoter::new(history, shared.turns.clone());
     let mut marking = Marking::new(cpus);
     let mut faults = HintFaults::default();
@@ -51,6 +53,7 @@ pub fn run(shared: &Shared, history: History, cpus: u64, machine: &mut dyn Recla
         }
         let (is_due, alarm) = (is_due(&marking, &faults), demoter.alarm());
         if is_due {
+            marking.note_busy(busy_cpus.read());
             marking.note(now_ms, faults.times, promoted, worth);
             marking.note_seldom(now_ms, faults.seldom);
         }

@@ -4,11 +4,11 @@
 //! time. What it brings is that hot pages are found. So there is a budget of hint faults a second,
 //! and the size of a visit follows, to stay between half of it and all of it. The budget is
 //! [`FAULTS_PER_PROMOTION`] times what was promoted a second, lately; at least what it takes to
-//! notice that something has changed, and at most a hundredth of the machine's time. Pages that
-//! changed places in vain earn nothing. Where hardly any page is touched the marks stay, and to
-//! walk over them in vain is all that more would do. If many that have stayed for long lead to
-//! faults at once, pages that were left alone are in use again: then it is time to look, whatever
-//! came of it before.
+//! notice that something has changed, and at most a hundredth of the machine's time, or of twice as
+//! many CPUs as are busy. Pages that changed places in vain earn nothing. Where hardly any page is
+//! touched the marks stay, and to walk over them in vain is all that more would do. If many that
+//! have stayed for long lead to faults at once, pages that were left alone are in use again: then
+//! it is time to look, whatever came of it before.
 //!
 //! The smallest visits mark [`SIZES_MB`]'s least every [`DELAY_MS`] in each process: where all of
 //! that is touched these are ten thousand faults a second, whatever the budget. And a visit that
@@ -88,6 +88,10 @@ pub(crate) const FAULTS_PER_PROMOTION: u64 = 8;
 /// the exchange had too few to search with, and hot sets that moved were found too late.
 const BUDGET: (u64, u64) = (1024, 4096);
 
+/// Budgets are of all CPUs, but of so many times as many as are busy at most: a small program on a
+/// large machine would pay for all of them.
+const OF_BUSY: f64 = 2.0;
+
 /// At most while the top tier has room: what goes up then costs its move and no more, and the
 /// sooner it goes the better. The second is for faults of which a quarter and more lead to a
 /// promotion: what comes at once then has to come anyway.
@@ -123,6 +127,8 @@ const MORE_LATE: u64 = 4;
 /// See the head of this file.
 #[derive(Debug, Clone)]
 pub struct Marking {
+    all_cpus: u64,
+    /// Of which budgets are.
     cpus: u64,
     size_mb: u64,
     judged_ms: u64,
@@ -208,6 +214,7 @@ impl Marking {
     /// For a machine of so many CPUs.
     pub fn new(cpus: u64) -> Marking {
         Marking {
+            all_cpus: cpus.max(1),
             cpus: cpus.max(1),
             size_mb: START_SIZE_MB,
             judged_ms: 0,
@@ -264,6 +271,12 @@ impl Marking {
     /// Whether more is marked than it takes to notice that something has changed.
     pub fn marks_enough(&self) -> bool {
         self.budget_per_s > self.cpus * BUDGET.0
+    }
+
+    /// Takes note of how many CPUs are busy.
+    pub fn note_busy(&mut self, busy_cpus: f64) {
+        let counted = (OF_BUSY * busy_cpus).ceil() as u64;
+        self.cpus = counted.clamp(1, self.all_cpus);
     }
 
     /// Many more pages of the lower tier are in use than was usual: all of it, so many pages, is to

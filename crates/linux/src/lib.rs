@@ -3,6 +3,7 @@
 //! Everything is read below a [`SysRoot`], so tests run on fake trees.
 
 pub mod bpf;
+pub mod busy_cpus;
 pub mod cgroup;
 pub mod claim;
 pub mod conflicts;

@@ -233,3 +233,20 @@ fn what_a_large_visit_led_to_is_paid_for() {
     });
     assert_eq!(seconds.count(), 8, "of 4,096 faults each");
 }
+
+/// A program of one thread would pay for all CPUs of a large machine.
+#[test]
+fn few_busy_cpus_have_a_small_budget_where_nothing_comes_of_it() {
+    let least = |cpus, busy_cpus| {
+        let mut marking = Marking::new(cpus);
+        marking.note_busy(busy_cpus);
+        after(&mut marking, 20, 50_000, 0);
+        assert!(!marking.marks_enough());
+        marking.report().budget_per_s
+    };
+    assert_eq!(least(64, 1.0), 2048);
+    assert_eq!(least(64, 0.0), 1024);
+    assert_eq!(least(64, 10.5), 21_504);
+    assert_eq!(least(64, 60.0), 65_536);
+    assert_eq!(least(4, 2.1), 4096);
+}

@@ -87,6 +87,24 @@ impl Machine for Host<'_> {
     }
 }
 
+/// How many CPUs are busy; see `busy_cpus` in crates/linux.
+#[derive(Default)]
+pub(super) struct Busy {
+    last_ms: u64,
+    last_ns: f64,
+}
+
+impl Busy {
+    /// Since the last call, on average.
+    pub fn cpus(&mut self, now_ms: u64, world: &World) -> f64 {
+        let busy_ns = world.counters.busy_ns;
+        let spent_ms = now_ms.saturating_sub(self.last_ms).max(1);
+        let cpus = (busy_ns - self.last_ns) / (spent_ms as f64 * 1e6);
+        (self.last_ms, self.last_ns) = (now_ms, busy_ns);
+        cpus
+    }
+}
+
 impl Reclaim for Host<'_> {
     fn now_ms(&self) -> u64 {
         Machine::now_ms(self)

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fakes::Fakes;
-use host::Host;
+use host::{Busy, Host};
 use pghot_engine::arbiter::{Arbiter, Kind};
 use pghot_engine::demoter::{Demand, Demoter};
 use pghot_engine::exchange::FaultTimes;
@@ -56,6 +56,8 @@ struct Pghot {
     /// Hint faults so far, and which are quick now.
     quick_fault: QuickFault,
     marking: Marking,
+    /// For the marking.
+    busy: Busy,
 }
 
 /// One lower-tier node's migrator, with when its next pass begins.
@@ -102,6 +104,7 @@ impl Pghot {
                     .map(|node| u64::from(node.cpus))
                     .sum(),
             ),
+            busy: Busy::default(),
             settings,
             rule,
             table,
@@ -200,6 +203,7 @@ impl Pghot {
         let promoted = demand.outcomes.promoted;
         let worth = self.demoter.report().worth();
         if self.marking.is_due(now_ms, demand.faults, promoted, worth) {
+            self.marking.note_busy(self.busy.cpus(now_ms, world));
             self.marking.note(now_ms, demand.faults, promoted, worth);
         }
         if let Some(pages) = self.demoter.alarm() {

@@ -80,7 +80,9 @@ impl Scan {
             0 => self.visit(world, region, sink),
             _ => 0,
         };
-        let spent_ns = marked as f64 * world.spec.costs.mark_ns;
+        // A huge page has one entry.
+        let entries = marked / u64::from(region.folio_pages);
+        let spent_ns = entries as f64 * world.spec.costs.mark_ns;
         let period_ms = self.period_ms.next_multiple_of(TICK_MS) + LATE_MS;
         let rest_ns = (period_ms * 1_000_000).max((spent_ns * REST_PER_WORK) as u64);
         self.due_ns = world.now_ns + rest_ns;

@@ -8,12 +8,14 @@
 #   testbed/campaign.sh plugs KERNEL N     times that the lower tier's memory goes and comes back
 #   testbed/campaign.sh soak KERNEL S      seconds of churn
 #   testbed/campaign.sh chaos N            modelled machines on which much goes wrong
+#   testbed/campaign.sh harm N             modelled machines on which pghot may do harm
 #   testbed/campaign.sh fuzz N [TARGET...] inputs for each parser, or for those named
 #
 # Do nothing else on the host meanwhile: kills are timed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 data=docs/data/campaigns.tsv
+harm=docs/data/harm.tsv
 
 usage() {
     sed -n 's/^#   \(testbed.*\)/\1/p' testbed/campaign.sh >&2
@@ -56,11 +58,12 @@ in_guest() { # CAMPAIGN TEST KERNEL TIMES
 }
 
 case $#:${1-} in
-3:kills | 3:plugs | 3:soak | 2:chaos | [2-9]:fuzz) ;;
+3:kills | 3:plugs | 3:soak | 2:chaos | 2:harm | [2-9]:fuzz) ;;
 *) usage ;;
 esac
 # Parts that were stored before this one are no change of the code.
-if ! git diff --quiet HEAD -- . ":!$data" ':!docs/campaigns.md'; then
+stored=(":!$data" ":!$harm" ':!docs/campaigns.md' ':!docs/images/harm.svg')
+if ! git diff --quiet HEAD -- . "${stored[@]}"; then
     echo "commit what has changed first: what is stored names the commit" >&2
     exit 1
 fi
@@ -71,6 +74,13 @@ plugs) in_guest plugs memory_comes_and_goes "$2" "$3" ;;
 soak) in_guest soak stress "$2" "$3" ;;
 chaos)
     tested chaos model "$2" -p pghot-sim --test chaos the_engine_keeps -- --nocapture
+    ;;
+harm)
+    # One part after the other; those of an older policy are thrown away by hand.
+    cargo build --release -p pghot-cli
+    target/release/pghot sim harm "$(wc -l <"$harm")" --runs "$2" |
+        awk -F '\t' -v commit="$commit" 'NF == 6 && $1 ~ /^[0-9]+$/ { print commit "\t" $0 }' >>"$harm"
+    PGHOT_BLESS=1 cargo test --release -p pghot-testbed --test harm
     ;;
 fuzz)
     # hint_message     12500000 runs,   512 edges,  200 s

@@ -145,6 +145,9 @@ _pghot() {
             pghot__subcmd__help__subcmd__sim,chaos)
                 cmd="pghot__subcmd__help__subcmd__sim__subcmd__chaos"
                 ;;
+            pghot__subcmd__help__subcmd__sim,harm)
+                cmd="pghot__subcmd__help__subcmd__sim__subcmd__harm"
+                ;;
             pghot__subcmd__help__subcmd__sim,merge)
                 cmd="pghot__subcmd__help__subcmd__sim__subcmd__merge"
                 ;;
@@ -193,6 +196,9 @@ _pghot() {
             pghot__subcmd__sim,chaos)
                 cmd="pghot__subcmd__sim__subcmd__chaos"
                 ;;
+            pghot__subcmd__sim,harm)
+                cmd="pghot__subcmd__sim__subcmd__harm"
+                ;;
             pghot__subcmd__sim,help)
                 cmd="pghot__subcmd__sim__subcmd__help"
                 ;;
@@ -213,6 +219,9 @@ _pghot() {
                 ;;
             pghot__subcmd__sim__subcmd__help,chaos)
                 cmd="pghot__subcmd__sim__subcmd__help__subcmd__chaos"
+                ;;
+            pghot__subcmd__sim__subcmd__help,harm)
+                cmd="pghot__subcmd__sim__subcmd__help__subcmd__harm"
                 ;;
             pghot__subcmd__sim__subcmd__help,help)
                 cmd="pghot__subcmd__sim__subcmd__help__subcmd__help"
@@ -788,7 +797,7 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__help__subcmd__sim)
-            opts="run replay sweep merge tables chaos"
+            opts="run replay sweep merge tables chaos harm"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -802,6 +811,20 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__help__subcmd__sim__subcmd__chaos)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        pghot__subcmd__help__subcmd__sim__subcmd__harm)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1686,7 +1709,7 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__sim)
-            opts="-h --help run replay sweep merge tables chaos help"
+            opts="-h --help run replay sweep merge tables chaos harm help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1717,8 +1740,26 @@ _pghot() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        pghot__subcmd__sim__subcmd__harm)
+            opts="-h --runs --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --runs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         pghot__subcmd__sim__subcmd__help)
-            opts="run replay sweep merge tables chaos help"
+            opts="run replay sweep merge tables chaos harm help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1732,6 +1773,20 @@ _pghot() {
             return 0
             ;;
         pghot__subcmd__sim__subcmd__help__subcmd__chaos)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        pghot__subcmd__sim__subcmd__help__subcmd__harm)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )

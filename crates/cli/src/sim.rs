@@ -3,8 +3,8 @@
 use anyhow::{Result, anyhow};
 use clap::{Arg, ArgMatches, Command, value_parser};
 use pghot_engine::names::no_such;
-use pghot_sim::chaos;
 use pghot_sim::tables::{TABLES, Table};
+use pghot_sim::{chaos, harm};
 
 use crate::args::{Known, json};
 use crate::exit::Failure;
@@ -12,6 +12,9 @@ use crate::json::{Tables, Versioned};
 use crate::output::{say, say_json};
 use crate::progress::Progress;
 use crate::{sim_compare, sim_replay, sim_sweep};
+
+/// Runs of one command: what came of them is kept until the end.
+const RUNS_MAX: u64 = 1_000_000;
 
 /// The command and what belongs to it.
 pub fn command() -> Command {
@@ -25,6 +28,7 @@ pub fn command() -> Command {
         .subcommand(sim_sweep::merge_command())
         .subcommand(tables_command())
         .subcommand(chaos_command())
+        .subcommand(harm_command())
 }
 
 fn tables_command() -> Command {
@@ -45,6 +49,23 @@ fn tables_command() -> Command {
 }
 
 fn chaos_command() -> Command {
+    Command::new("chaos")
+        .about("Try the engine on random machines on which much goes wrong")
+        .args(seeds())
+}
+
+fn harm_command() -> Command {
+    Command::new("harm")
+        .about("Compare pghot's defaults with doing nothing on random machines and workloads")
+        .after_help(
+            "Shows a line for each, with how long programs worked under no balancing, \
+             numa_balancing=2 and pghot, and then a summary.",
+        )
+        .args(seeds())
+}
+
+/// Which of the runs that a number decides.
+fn seeds() -> [Arg; 2] {
     let seed = Arg::new("seed")
         .value_name("SEED")
         .value_parser(value_parser!(u64))
@@ -53,12 +74,10 @@ fn chaos_command() -> Command {
     let runs = Arg::new("runs")
         .long("runs")
         .value_name("N")
-        .value_parser(value_parser!(u64).range(1..))
+        .value_parser(value_parser!(u64).range(1..=RUNS_MAX))
         .default_value("1")
         .help("How many runs, with seeds one after the other");
-    Command::new("chaos")
-        .about("Try the engine on random machines on which much goes wrong")
-        .args([seed, runs])
+    [seed, runs]
 }
 
 /// Runs what was asked for.
@@ -70,6 +89,7 @@ pub fn dispatch(matches: &ArgMatches) -> Result<()> {
         Some(("merge", matches)) => sim_sweep::run_merge(matches),
         Some(("tables", matches)) => tables(matches),
         Some(("chaos", matches)) => run_chaos(matches),
+        Some(("harm", matches)) => run_harm(matches),
         _ => Err(Failure::Usage("a command is missing, see `pghot sim --help`".into()).into()),
     }
 }
@@ -95,8 +115,7 @@ fn tables(matches: &ArgMatches) -> Result<()> {
 }
 
 fn run_chaos(matches: &ArgMatches) -> Result<()> {
-    let number = |name| matches.get_one::<u64>(name).copied().unwrap_or(1);
-    let (first, runs) = (number("seed"), number("runs"));
+    let (first, runs) = numbers(matches);
     let last = first.saturating_add(runs - 1);
     let progress = Progress::new();
     let told = |done: u64| {
@@ -118,6 +137,30 @@ fn run_chaos(matches: &ArgMatches) -> Result<()> {
         story.restarts,
         story.respawns,
         story.offlinings
+    ))?;
+    Ok(())
+}
+
+/// The first seed, and how many.
+fn numbers(matches: &ArgMatches) -> (u64, u64) {
+    let number = |name| matches.get_one::<u64>(name).copied().unwrap_or(1);
+    (number("seed"), number("runs"))
+}
+
+fn run_harm(matches: &ArgMatches) -> Result<()> {
+    let (first, runs) = numbers(matches);
+    let progress = Progress::new();
+    let told = |done: usize| {
+        progress.tell(done as f64 / runs as f64, &format!("{done} of {runs} runs"));
+    };
+    let outcomes = harm::outcomes(first..first.saturating_add(runs), &told);
+    drop(progress);
+    let outcomes = outcomes?;
+    let lines: String = outcomes.iter().map(|it| format!("{it}\n")).collect();
+    say(&format!(
+        "{}\n{lines}\n{}",
+        harm::Outcome::HEAD,
+        harm::summary(&outcomes)
     ))?;
     Ok(())
 }

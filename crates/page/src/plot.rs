@@ -132,6 +132,15 @@ impl Chart<'_> {
         svg(self.label, |area| self.draw_on(area))
     }
 
+    /// The drawing as a file of its own, on white.
+    pub fn file(&self) -> String {
+        let drawn = drawn(|area| {
+            area.fill(&WHITE)?;
+            self.draw_on(area)
+        });
+        drawn.unwrap_or_else(|error| format!("<!-- cannot be drawn: {error} -->")) + "\n"
+    }
+
     fn draw_on(&self, area: &Area<'_>) -> Drawn {
         let (quiet, rule) = (Colour::QUIET.rgb(), Colour::RULE.rgb());
         let mut chart = ChartBuilder::on(area)
@@ -286,19 +295,23 @@ fn text(
 }
 
 pub(crate) fn svg(label: &str, draw: impl FnOnce(&Area<'_>) -> Drawn) -> Markup {
-    let mut svg = String::new();
-    let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-    let drawn = draw(&area).and_then(|()| Ok(area.present()?));
-    drop(area);
     html! {
         div role="img" aria-label=(label) {
-            @match drawn {
-                Ok(()) => (PreEscaped(svg)),
+            @match drawn(draw) {
+                Ok(svg) => (PreEscaped(svg)),
                 // Text is written as text, so nothing is looked up; only a wrong range could fail.
                 Err(error) => { "The plot cannot be drawn: " (error) }
             }
         }
     }
+}
+
+fn drawn(draw: impl FnOnce(&Area<'_>) -> Drawn) -> Result<String, Box<dyn Error>> {
+    let mut svg = String::new();
+    let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+    draw(&area).and_then(|()| Ok(area.present()?))?;
+    drop(area);
+    Ok(svg)
 }
 
 #[cfg(test)]

@@ -26,6 +26,7 @@ pub mod advise;
 pub mod chaos;
 pub mod copying;
 mod error;
+pub mod harm;
 pub mod kernel;
 pub mod machine;
 mod parallel;

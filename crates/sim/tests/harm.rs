@@ -1,10 +1,11 @@
-//! What watching costs a small program on a large machine, where nothing can be gained: of many CPUs
-//! one is busy, and it takes all the hint faults.
+//! Where nothing can be gained pghot does no harm: on random machines, and to a small program on a
+//! large machine, of whose CPUs one is busy, and takes all the hint faults.
 
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
 
+use pghot_sim::harm::{HARM_PERCENT, outcomes};
 use pghot_sim::run::{Run, Simulation};
 use pghot_sim::scenario::Scenario;
 
@@ -31,4 +32,15 @@ fn it_does_not_pay_for_all_cpus() {
         let told = format!("{cpus} CPUs: {faults_per_s} hint faults a second");
         assert!(faults_per_s < 4000.0, "{told} {:?}", run.counters);
     }
+}
+
+/// The first of those in docs/data/harm.tsv, of which some lose.
+#[test]
+fn programs_on_random_machines_lose_nothing() {
+    let outcomes = outcomes(0..60, &|_| ()).unwrap();
+    let percent = outcomes.iter().map(|it| it.percent()[1]);
+    let gain = percent.clone().filter(|it| *it < -HARM_PERCENT).count();
+    assert!(gain > 40, "{gain} gain");
+    let harmed = outcomes.iter().find(|it| it.percent()[1] > HARM_PERCENT);
+    assert_eq!(harmed, None);
 }

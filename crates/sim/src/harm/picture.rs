@@ -1,0 +1,51 @@
+//! The picture of many scenarios: each system's, from the greatest gain to the greatest harm.
+
+use pghot_page::Colour;
+use pghot_page::plot::{Axis, Chart, Curve};
+
+use super::Outcome;
+
+/// What is drawn, in percent: who gains more or loses more is at the edge.
+const SHOWN: (f64, f64) = (-60.0, 30.0);
+
+/// An SVG file. Blue is pghot, orange the kernel's tiering.
+pub fn picture(outcomes: &[Outcome]) -> String {
+    let curve = |number: usize, colour| {
+        let mut percent: Vec<f64> = outcomes.iter().map(|it| it.percent()[number]).collect();
+        percent.sort_by(f64::total_cmp);
+        let shown = percent.iter().map(|it| it.clamp(SHOWN.0, SHOWN.1));
+        Curve {
+            colour,
+            is_faint: false,
+            points: (1..).map(f64::from).zip(shown).collect(),
+            band: Vec::new(),
+        }
+    };
+    let count = outcomes.len().max(2) as f64;
+    let nothing = Curve {
+        colour: Colour::GREY,
+        is_faint: false,
+        points: vec![(1.0, 0.0), (count, 0.0)],
+        band: Vec::new(),
+    };
+    let chart = Chart {
+        label: "time against no balancing",
+        x: Axis {
+            name: "scenarios, by what they gain",
+            start: 1.0,
+            end: count,
+            step: (count / 5.0).ceil(),
+            label: |value| format!("{value:.0}"),
+        },
+        y: Axis {
+            name: "time against no balancing",
+            start: SHOWN.0,
+            end: SHOWN.1,
+            step: 10.0,
+            label: |value| format!("{value:+.0} %"),
+        },
+        curves: vec![nothing, curve(0, Colour::ORANGE), curve(1, Colour::BLUE)],
+        mark: None,
+    };
+    chart.file()
+}

@@ -101,6 +101,10 @@ fn outcome(seed: u64) -> Result<Outcome, Error> {
     let mut daemon_s = 0.0;
     for (system, busy_s) in SYSTEMS.iter().zip(&mut busy_s) {
         let run = Simulation::new(&scenario, system, &[])?.finish(&mut |_, _| {});
+        if !run.is_complete {
+            let why = format!("{} s are too few for seed {seed} under {system}", scenario.seconds);
+            return Err(Error::field("seconds", why));
+        }
         *busy_s = run.busy_s;
         daemon_s = run.counters.daemon_ns / 1e9;
     }
@@ -133,6 +137,16 @@ pub fn summary(outcomes: &[Outcome]) -> String {
                 percent.len()
             );
         }
+    }
+    if !outcomes.is_empty() {
+        let times = outcomes.iter().map(|it| it.pghot_s / it.numab2_s);
+        let quicker = times.clone().filter(|it| *it < 1.0 - HARM_PERCENT / 100.0);
+        let slower = times.filter(|it| *it > 1.0 + HARM_PERCENT / 100.0);
+        text += &format!(
+            "pghot against numab2: {} are quicker and {} slower by more than {HARM_PERCENT:.0} %\n",
+            quicker.count(),
+            slower.count()
+        );
     }
     let mut worst: Vec<&Outcome> = outcomes.iter().collect();
     worst.sort_by(|a, b| b.percent()[1].total_cmp(&a.percent()[1]));

@@ -42,7 +42,10 @@ pub fn picture(outcomes: &[Outcome]) -> String {
             start: SHOWN.0,
             end: SHOWN.1,
             step: 10.0,
-            label: |value| format!("{value:+.0} %"),
+            label: |value| match value {
+                0.0 => "0 %".to_owned(),
+                _ => format!("{value:+.0} %"),
+            },
         },
         curves: vec![nothing, curve(0, Colour::ORANGE), curve(1, Colour::BLUE)],
         mark: None,

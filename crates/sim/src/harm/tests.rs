@@ -55,6 +55,7 @@ fn a_summary_counts_gains_and_losses() {
                     in the middle, +3.0 % at worst\n\
                     pghot: of 4 scenarios 1 gain and 1 lose more than 1 %; -50.0 % at best, +0.5 % \
                     in the middle, +2.0 % at worst\n\
+                    pghot against numab2: 3 are quicker and 0 slower by more than 1 %\n\
                     seed 3: +2.0 %, it 3\n";
     assert_eq!(text, expected);
     assert_eq!(summary(&[]), "");

@@ -1,10 +1,10 @@
-//! The longest idle first: pages of the top tier that have not been touched for longer than it takes
-//! to count accesses may go for all that wait, whatever hint faults say.
+//! The longest idle first: pages of the top tier that have not been touched for longer than it
+//! takes to count accesses may go for all that wait, whatever hint faults say.
 //!
-//! What was idle when the last aging came may be so no more. The kernel finds out when it is asked to
-//! evict it, but looks at each page, at a microsecond or more; and after a pause, in which nobody
-//! has aged the node, these are nearly all of its pages. So then it is aged first: a fiftieth of a
-//! microsecond a page, and only who is idle still is left.
+//! What was idle when the last aging came may be so no more. The kernel finds out when it is asked
+//! to evict it, but looks at each page, at a microsecond or more; and after a pause, in which
+//! nobody has aged the node, these are nearly all of its pages. So then it is aged first: a
+//! fiftieth of a microsecond a page, and only who is idle still is left.
 
 use pghot_hotness::Nid;
 

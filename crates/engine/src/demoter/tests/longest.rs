@@ -118,8 +118,8 @@ fn those_that_are_idle_no_more_are_asked_less_and_less_often() {
     assert!(node.pages.len() < was - 1000);
 }
 
-/// Nobody has looked for a while, and of all pages that were idle then none is now: one aging tells,
-/// and the kernel need not be asked for each.
+/// Nobody has looked for a while, and of all pages that were idle then none is now: one aging
+/// tells, and the kernel need not be asked for each.
 #[test]
 fn before_the_longest_idle_are_tried_it_is_looked_whether_they_are() {
     let settings = Settings::new(Format::Default);

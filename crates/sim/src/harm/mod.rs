@@ -102,7 +102,10 @@ fn outcome(seed: u64) -> Result<Outcome, Error> {
     for (system, busy_s) in SYSTEMS.iter().zip(&mut busy_s) {
         let run = Simulation::new(&scenario, system, &[])?.finish(&mut |_, _| {});
         if !run.is_complete {
-            let why = format!("{} s are too few for seed {seed} under {system}", scenario.seconds);
+            let why = format!(
+                "{} s are too few for seed {seed} under {system}",
+                scenario.seconds
+            );
             return Err(Error::field("seconds", why));
         }
         *busy_s = run.busy_s;

@@ -68,7 +68,7 @@ fn harm_command() -> Command {
 fn seeds() -> [Arg; 2] {
     let seed = Arg::new("seed")
         .value_name("SEED")
-        .value_parser(value_parser!(u64))
+        .value_parser(value_parser!(u64).range(..=u64::MAX - RUNS_MAX))
         .default_value("0")
         .help("The first run");
     let runs = Arg::new("runs")

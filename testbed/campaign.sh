@@ -79,7 +79,8 @@ harm)
     # One part after the other; those of an older policy are thrown away by hand.
     cargo build --release -p pghot-cli
     target/release/pghot sim harm "$(wc -l <"$harm")" --runs "$2" |
-        awk -F '\t' -v commit="$commit" 'NF == 6 && $1 ~ /^[0-9]+$/ { print commit "\t" $0 }' >>"$harm"
+        awk -F '\t' -v commit="$commit" \
+            'NF == 6 && $1 ~ /^[0-9]+$/ { print commit "\t" $0 }' >>"$harm"
     PGHOT_BLESS=1 cargo test --release -p pghot-testbed --test harm
     ;;
 fuzz)

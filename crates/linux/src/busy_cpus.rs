@@ -1,4 +1,5 @@
-//! How many CPUs are busy, by `/proc/uptime`: time since boot, and the idle time of all CPUs together.
+//! How many CPUs are busy, by `/proc/uptime`: the time since boot, and the idle time of all CPUs
+//! together.
 //!
 //! `/proc/stat` tells the same, and adds up all interrupts of all CPUs before: milliseconds on a
 //! large machine. Here the kernel adds up one number of each CPU.

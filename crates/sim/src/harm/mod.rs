@@ -1,6 +1,6 @@
 //! Does pghot ever make things worse? Random machines and workloads, where moving pays or does not,
-//! each under no balancing, under the kernel's tiering, and under pghot with its defaults. One number
-//! decides all of a scenario, so one that is found can be had again.
+//! each under no balancing, under the kernel's tiering, and under pghot with its defaults. One
+//! number decides all of a scenario, so one that is found can be had again.
 
 mod machines;
 mod picture;

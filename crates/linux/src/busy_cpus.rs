@@ -2,7 +2,8 @@
 //! together.
 //!
 //! `/proc/stat` tells the same, and adds up all interrupts of all CPUs before: milliseconds on a
-//! large machine. Here the kernel adds up one number of each CPU.
+//! large machine. Here the kernel adds up one number of each CPU. A CPU whose programs wait for a
+//! disk counts as busy.
 
 use std::fs;
 use std::path::PathBuf;

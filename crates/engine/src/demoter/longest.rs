@@ -34,12 +34,14 @@ impl Demoter {
         let are_enough = |lruvecs: &[Lruvec]| {
             Survey::new(lruvecs, idle_ms).cold_pages() >= target.waiting.pages()
         };
-        if are_enough(&lruvecs) && self.age_stale(target.nid, &lruvecs, settings, machine) {
+        let mut is_worth_it = are_enough(&lruvecs);
+        if is_worth_it && self.age_stale(target.nid, &lruvecs, settings, machine) {
             lruvecs = self
                 .may_go(target.nid, settings, machine)
                 .unwrap_or_default();
+            is_worth_it = are_enough(&lruvecs);
         }
-        if are_enough(&lruvecs) {
+        if is_worth_it {
             self.exchange.go_to_widest(now_ms, settings);
         }
         lruvecs
@@ -70,8 +72,7 @@ impl Demoter {
         may_age && !stale.is_empty() && self.age_alone(nid, &stale, machine)
     }
 
-    /// Whoever was idle when the last aging came may be so no more, and is found out when asked to
-    /// go. Where hardly any is left, they are asked less and less often.
+    /// Where hardly any of them are idle still, they are tried less and less often.
     pub(super) fn note_longest(&mut self, now_ms: u64, round: Option<Round>) {
         let Some(round) = round.filter(|round| round.wanted > 0) else {
             return;

@@ -173,11 +173,14 @@ fn words(process: &ProcessSpec) -> String {
         Backing::Thp => ", huge pages",
         _ => "",
     };
+    let threads = match process.threads {
+        1 => "1 thread".to_owned(),
+        threads => format!("{threads} threads"),
+    };
     format!(
-        "{} MiB{backing}, {:.0} % near, {} threads, {}",
+        "{} MiB{backing}, {:.0} % near, {threads}, {}",
         process.memory_mib,
         process.near_share.unwrap_or(0.0) * 100.0,
-        process.threads,
         phases.join(" then ")
     )
 }

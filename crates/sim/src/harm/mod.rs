@@ -10,16 +10,13 @@ use std::ops::Range;
 
 use crate::Error;
 use crate::parallel;
-use crate::run::Simulation;
+use crate::run::{Run, Simulation};
 
 pub use machines::scenario;
 pub use picture::picture;
 
 /// A scenario's cost under one system may be so many percent above that of doing nothing.
 pub const HARM_PERCENT: f64 = 1.0;
-
-/// Of three systems in turn.
-const SYSTEMS: [&str; 3] = ["none", "numab2", "pghot"];
 
 /// What came of one scenario.
 #[derive(Debug, Clone, PartialEq)]
@@ -97,37 +94,40 @@ pub fn outcomes(
 
 fn outcome(seed: u64) -> Result<Outcome, Error> {
     let scenario = scenario(seed);
-    let mut busy_s = [0.0; SYSTEMS.len()];
-    let mut daemon_s = 0.0;
-    for (system, busy_s) in SYSTEMS.iter().zip(&mut busy_s) {
+    let run = |system: &str| -> Result<Run, Error> {
         let run = Simulation::new(&scenario, system, &[])?.finish(&mut |_, _| {});
-        if !run.is_complete {
-            let why = format!(
-                "{} s are too few for seed {seed} under {system}",
-                scenario.seconds
-            );
-            return Err(Error::field("seconds", why));
-        }
-        *busy_s = run.busy_s;
-        daemon_s = run.counters.daemon_ns / 1e9;
-    }
-    let [none_s, numab2_s, pghot_s] = busy_s;
+        let too_few = || {
+            let seconds = scenario.seconds;
+            let why = format!("{seconds} are too few for seed {seed} under {system}");
+            Error::field("seconds", why)
+        };
+        run.is_complete.then_some(run).ok_or_else(too_few)
+    };
+    let (none, numab2, pghot) = (run("none")?, run("numab2")?, run("pghot")?);
     Ok(Outcome {
         seed,
-        none_s,
-        numab2_s,
-        pghot_s,
-        daemon_s,
+        none_s: none.busy_s,
+        numab2_s: numab2.busy_s,
+        pghot_s: pghot.busy_s,
+        daemon_s: pghot.counters.daemon_ns / 1e9,
         what: scenario.name,
     })
 }
 
-/// In a sentence for each of the two systems, and the seeds where pghot did most harm.
+/// The percentages of one system, 0 for the kernel's tiering and 1 for pghot: the greatest gain
+/// first.
+fn sorted(outcomes: &[Outcome], system: usize) -> Vec<f64> {
+    let mut percent: Vec<f64> = outcomes.iter().map(|it| it.percent()[system]).collect();
+    percent.sort_by(f64::total_cmp);
+    percent
+}
+
+/// A sentence for each of the two systems and for both together, and the seeds where pghot did most
+/// harm.
 pub fn summary(outcomes: &[Outcome]) -> String {
     let mut text = String::new();
     for (system, number) in [("numab2", 0), ("pghot", 1)] {
-        let mut percent: Vec<f64> = outcomes.iter().map(|it| it.percent()[number]).collect();
-        percent.sort_by(f64::total_cmp);
+        let percent = sorted(outcomes, number);
         let harmed = percent.iter().filter(|it| **it > HARM_PERCENT).count();
         let gained = percent.iter().filter(|it| **it < -HARM_PERCENT).count();
         let (least, most) = (percent.first(), percent.last());

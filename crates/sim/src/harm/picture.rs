@@ -3,7 +3,7 @@
 use pghot_page::Colour;
 use pghot_page::plot::{Axis, Chart, Curve};
 
-use super::Outcome;
+use super::{Outcome, sorted};
 
 /// What is drawn, in percent: who gains more or loses more is at the edge.
 const SHOWN: (f64, f64) = (-60.0, 30.0);
@@ -11,9 +11,8 @@ const SHOWN: (f64, f64) = (-60.0, 30.0);
 /// An SVG file. Blue is pghot, orange the kernel's tiering.
 pub fn picture(outcomes: &[Outcome]) -> String {
     let curve = |number: usize, colour| {
-        let mut percent: Vec<f64> = outcomes.iter().map(|it| it.percent()[number]).collect();
-        percent.sort_by(f64::total_cmp);
-        let shown = percent.iter().map(|it| it.clamp(SHOWN.0, SHOWN.1));
+        let percent = sorted(outcomes, number).into_iter();
+        let shown = percent.map(|it| it.clamp(SHOWN.0, SHOWN.1));
         Curve {
             colour,
             is_faint: false,

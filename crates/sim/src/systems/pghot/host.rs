@@ -90,18 +90,19 @@ impl Machine for Host<'_> {
 /// How many CPUs are busy; see `busy_cpus` in crates/linux.
 #[derive(Default)]
 pub(super) struct Busy {
-    last_ms: u64,
-    last_ns: f64,
+    /// When it was last asked, and what all CPUs had worked by then, in ms and ns.
+    last: Option<(u64, f64)>,
 }
 
 impl Busy {
-    /// Since the last call, on average.
+    /// Since the last call, on average; at first, when it is not known, more than there are.
     pub fn cpus(&mut self, now_ms: u64, world: &World) -> f64 {
         let busy_ns = world.counters.busy_ns;
-        let spent_ms = now_ms.saturating_sub(self.last_ms).max(1);
-        let cpus = (busy_ns - self.last_ns) / (spent_ms as f64 * 1e6);
-        (self.last_ms, self.last_ns) = (now_ms, busy_ns);
-        cpus
+        let last = self.last.replace((now_ms, busy_ns));
+        last.map_or(f64::INFINITY, |(last_ms, last_ns)| {
+            let spent_ms = now_ms.saturating_sub(last_ms).max(1);
+            (busy_ns - last_ns) / (spent_ms as f64 * 1e6)
+        })
     }
 }
 

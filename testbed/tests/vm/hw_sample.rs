@@ -4,7 +4,7 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use pghot_testbed::{Process, Vm};
 use serde_json::Value;
 
@@ -159,7 +159,9 @@ fn know_the_node(ctx: &mut Ctx) -> Result<()> {
 }
 
 /// Descriptors, mapped rings and threads of the daemon.
-fn belongings(vm: &Vm, pid: i32) -> Result<(usize, usize, Vec<String>)> {
+type Belongings = (usize, usize, Vec<String>);
+
+fn belongings(vm: &Vm, pid: i32) -> Result<Belongings> {
     let fds = vm.list(&format!("/proc/{pid}/fd"))?.len();
     let maps = vm.read(&format!("/proc/{pid}/maps"))?;
     let rings = maps.matches("[perf_event]").count();
@@ -175,13 +177,26 @@ fn belongings(vm: &Vm, pid: i32) -> Result<(usize, usize, Vec<String>)> {
     Ok((fds, rings, threads))
 }
 
+/// What it has for two seconds: a daemon that has only begun may not have named its last thread.
+fn settled(vm: &Vm, pid: i32) -> Result<Belongings> {
+    let mut last = belongings(vm, pid)?;
+    vm.wait_until("nothing changes", Duration::from_secs(30), || {
+        std::thread::sleep(Duration::from_secs(2));
+        let now = belongings(vm, pid).unwrap_or_default();
+        let is_settled = now == last;
+        last = now;
+        Ok(is_settled)
+    })?;
+    Ok(last)
+}
+
 fn leave_nothing(ctx: &mut Ctx) -> Result<()> {
     let daemon = Daemon::start_with(&ctx.vm, &["--enabled-sources", "0"], &PAGE_FAULTS)?;
     let set = |mask| {
         let set = ["pghot", "set", "enabled_sources", mask];
         ctx.vm.exec(&set)?.success()
     };
-    let before = belongings(&ctx.vm, daemon.pid())?;
+    let before = settled(&ctx.vm, daemon.pid())?;
     ensure!(before.1 == 0, "{before:?}");
     for _ in 0..3 {
         set("2")?;
@@ -194,13 +209,15 @@ fn leave_nothing(ctx: &mut Ctx) -> Result<()> {
         set("0")?;
         // The connection that asked may still be closing, as may one that was counted before: that
         // would be a descriptor less.
-        let is_as_before = |(fds, rings, threads): (usize, usize, Vec<String>)| {
-            fds <= before.0 && rings == 0 && threads == before.2
-        };
-        ctx.vm
+        let mut after = during;
+        let closed = ctx
+            .vm
             .wait_until("all is closed", Duration::from_secs(30), || {
-                Ok(belongings(&ctx.vm, daemon.pid()).is_ok_and(is_as_before))
-            })?;
+                after = belongings(&ctx.vm, daemon.pid()).unwrap_or_default();
+                let (fds, rings, threads) = &after;
+                Ok(*fds <= before.0 && *rings == 0 && *threads == before.2)
+            });
+        closed.with_context(|| format!("{after:?} instead of {before:?}"))?;
     }
     daemon.stop()?;
     Ok(())

@@ -61,7 +61,7 @@ fn shared_of_each_kind(ctx: &mut Ctx) -> Result<()> {
 /// All of a hot set that is held back goes up by one source.
 fn promotes(ctx: &mut Ctx, sources: &str, flags: &[&str]) -> Result<()> {
     let vm = &ctx.vm;
-    let common = ["--until-promoted", "--seconds", "60", "--report-ms", "500"];
+    let common = ["--until-promoted", "--seconds", "90", "--report-ms", "500"];
     let held = hold_hotset(vm, &[flags, &common].concat())?;
     let daemon = Daemon::start(vm, &["--enabled-sources", sources])?;
     go(vm)?;

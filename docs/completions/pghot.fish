@@ -67,7 +67,7 @@ complete -c pghot -n "__fish_pghot_using_subcommand run" -l kmigrated-batch-nr -
 complete -c pghot -n "__fish_pghot_using_subcommand run" -l promote-rate-limit-MBps -d 'Promotion per target node [default 1024, 0 to 65536]' -r
 complete -c pghot -n "__fish_pghot_using_subcommand run" -l demote-rate-limit-MBps -d 'How much pghot itself may demote, to make room in a full top tier for pages that are clearly hotter [default 1024, 0 to 65536]' -r
 complete -c pghot -n "__fish_pghot_using_subcommand run" -l quick-fault-ms -d 'A hint fault makes its page ready if it comes within this time of the kernel\'s mark: a page that is touched so soon is touched often [default 125, 0 to 60000]' -r
-complete -c pghot -n "__fish_pghot_using_subcommand run" -l enabled-sources -d 'The hotness sources that report: their names with commas between, `default`, `none`, or the sum of their bits: hint_fault 0x1, hw_sample 0x2, pgtscan 0x4, page_cache 0x8, mglru 0x10, app_hint 0x20 [default hint_fault,pgtscan]' -r -f -a "hint_fault\t''
+complete -c pghot -n "__fish_pghot_using_subcommand run" -l enabled-sources -d 'The hotness sources that report: their names with commas between, `default`, `none`, or the sum of their bits: hint_fault 0x1, hw_sample 0x2, pgtscan 0x4, page_cache 0x8, mglru 0x10, app_hint 0x20 [default hint_fault,pgtscan,page_cache]' -r -f -a "hint_fault\t''
 hw_sample\t''
 pgtscan\t''
 page_cache\t''

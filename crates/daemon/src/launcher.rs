@@ -76,8 +76,8 @@ impl Launcher for KernelLauncher {
         };
         let started = (descriptor.on_kernel.start)(&mut start);
         let mut source = started.map_err(|error| error.to_string())?;
-        if descriptor.kind == Kind::HintFaults {
-            // Only now that it is attached, so that no fault goes by unseen.
+        if descriptor.kind.stands_by() {
+            // Only now that it is loaded, so that no fault goes by unseen.
             let stands_by = self.stand_by(source.as_mut(), standing_by);
             stands_by.map_err(|error| error.to_string())?;
         }

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, TryLockError};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
+use pghot_engine::arbiter::Reads;
 use pghot_engine::demoter::DemoterReport;
 use pghot_engine::marking::{HintFaults, MarkingReport};
 use pghot_engine::owners::Owners;
@@ -17,6 +18,7 @@ use pghot_linux::exchange_cpus::ExchangeCpus;
 use pghot_linux::groups::Group;
 use pghot_linux::host::monotonic;
 use pghot_linux::moving::MovingTime;
+use pghot_linux::page_cache::page_cache_pages;
 use pghot_linux::processes::Process;
 use pghot_linux::topology::Topology;
 use pghot_linux::vmstat::Vmstat;
@@ -235,6 +237,20 @@ impl Shared {
             && let Some(has_plenty) = lock(&self.free_space).look()
         {
             sources.note_free_space(now, has_plenty);
+        }
+    }
+
+    /// Tells the sources what came of watching reads of page cache. Skipped while sources are being
+    /// started or asked.
+    pub fn note_reads(&self, now: Instant) {
+        let cache_pages = |it: &MigratorState| page_cache_pages(&self.root, it.nid);
+        let promoted = |it: &MigratorState| lock(&it.published).totals.cache_pages_moved;
+        if let Ok(mut sources) = self.sources.try_lock() {
+            sources.note_reads(now, || Reads {
+                cache_pages: self.migrators.iter().filter_map(cache_pages).sum(),
+                promoted_pages: self.migrators.iter().map(promoted).sum(),
+                ..Reads::default()
+            });
         }
     }
 

@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use pghot_engine::QuickFault;
-use pghot_engine::arbiter::{self, Arbiter, State};
+use pghot_engine::arbiter::{self, Arbiter, Reads, State};
 use pghot_engine::marking::{HintFaults, Visits};
 use pghot_events::event;
 use pghot_linux::knobs::Foreign;
@@ -97,6 +97,12 @@ impl arbiter::Host for Running {
     fn stand_by(&mut self, source: usize, standing_by: bool) -> Result<(), String> {
         let name = self.descriptors[source].name;
         self.set_again(source, standing_by)?;
+        let kind = self.descriptors[source].kind;
+        if kind == Kind::CacheReads {
+            // Every few seconds, as it pays.
+            debug!("source {name} stands by: {standing_by}");
+            return Ok(());
+        }
         match standing_by {
             true => event!(
                 source_standing_by,
@@ -117,7 +123,9 @@ impl arbiter::Host for Running {
         let Some(running) = &mut self.sources[source] else {
             return Ok(());
         };
-        self.marked = None;
+        if running.descriptor().kind == Kind::HintFaults {
+            self.marked = None;
+        }
         let done = self.launcher.stand_by(running.as_mut(), standing_by);
         done.map_err(|error| {
             event!(
@@ -265,6 +273,22 @@ impl Sources {
         self.settle();
     }
 
+    /// Takes note of what came of watching reads of page cache, if there is a source that does:
+    /// `known` has all but how many were watched.
+    pub fn note_reads(&mut self, now: Instant, known: impl FnOnce() -> Reads) {
+        let mut running = self.host.sources.iter().flatten();
+        let watches = running.find(|it| it.descriptor().kind == Kind::CacheReads);
+        let Some(Ok(stats)) = watches.map(|source| source.stats()) else {
+            return;
+        };
+        let reads = Reads {
+            watched: stats.recorded + stats.not_tracked,
+            ..known()
+        };
+        self.arbiter.note_reads(self.ms(now), reads);
+        self.settle();
+    }
+
     fn ms(&self, now: Instant) -> u64 {
         now.duration_since(self.epoch).as_millis() as u64
     }
@@ -284,9 +308,10 @@ impl Sources {
         self.settle();
     }
 
-    /// Whether at least one source runs.
+    /// Whether at least one source runs, or stands by.
     pub fn is_any_running(&self) -> bool {
-        self.arbiter.states().any(|state| state == State::Running)
+        let mut states = self.arbiter.states();
+        states.any(|state| matches!(state, State::Running | State::StandingBy))
     }
 
     /// Takes over which sampled pages became ready.
@@ -323,7 +348,7 @@ impl Sources {
         states
             .map(|(state, (descriptor, (source, past)))| SourceReport {
                 past: *past,
-                ..report(descriptor.name, state, source)
+                ..report(descriptor, state, source)
             })
             .collect()
     }
@@ -335,7 +360,7 @@ fn their(foreign: &[Foreign]) -> String {
     values.collect::<Vec<_>>().join(", ")
 }
 
-fn report(name: &str, state: State, source: Option<&dyn Source>) -> SourceReport {
+fn report(descriptor: &Descriptor, state: State, source: Option<&dyn Source>) -> SourceReport {
     let (state, mut why) = match state {
         State::Disabled => (SourceState::Disabled, None),
         State::Unavailable(why) => (SourceState::Unavailable, Some(why)),
@@ -345,8 +370,16 @@ fn report(name: &str, state: State, source: Option<&dyn Source>) -> SourceReport
             (SourceState::StandingBy, Some(why))
         }
         State::StandingBy => {
-            let why = "the top tier has so much free memory that the kernel would promote in \
-                       the fault; the page-table sources see the accesses";
+            let why = match descriptor.kind {
+                Kind::CacheReads => {
+                    "to watch reads does not pay now: little page cache is in the lower tier, or \
+                     few pages go up for it; it is tried again"
+                }
+                _ => {
+                    "the top tier has so much free memory that the kernel would promote in the \
+                     fault; the page-table sources see the accesses"
+                }
+            };
             (SourceState::StandingBy, Some(why.to_owned()))
         }
     };
@@ -358,7 +391,7 @@ fn report(name: &str, state: State, source: Option<&dyn Source>) -> SourceReport
         }
     });
     SourceReport {
-        name: name.to_owned(),
+        name: descriptor.name.to_owned(),
         state,
         why,
         stats,

@@ -102,7 +102,7 @@ impl Launcher for FakeLauncher {
     }
 
     fn stand_by(&mut self, source: &mut dyn Source, standing_by: bool) -> Result<(), Error> {
-        assert_eq!(source.descriptor().kind, Kind::HintFaults);
+        assert!(source.descriptor().kind.stands_by());
         if self.0.refuses_stand_by.load(Ordering::Relaxed) {
             return Err(Error::Setup(REFUSAL.into()));
         }

@@ -419,6 +419,9 @@ impl Migrator {
         let now_ms = now_ns / 1_000_000;
         self.totals.outcomes.add(outcome, folio.pages as u64);
         pass.count(owner, outcome, folio.pages as u64);
+        if let (Some(Owner::File(_)), Outcome::Moved | Outcome::WouldMove) = (owner, outcome) {
+            self.totals.cache_pages_moved += folio.pages as u64;
+        }
         if outcome == Outcome::Moved {
             self.moved.push(Moved {
                 pfn: folio.pfn,

@@ -38,6 +38,8 @@ pub struct Totals {
     pub expired_ready: u64,
     /// Pages that had been promoted a moment ago and were to be promoted again.
     pub returned_pages: u64,
+    /// Base pages of page cache that no process maps, among those that moved or would have.
+    pub cache_pages_moved: u64,
 }
 
 /// Base pages that are ready, for one target: the number of records times the mean size of the

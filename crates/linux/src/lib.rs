@@ -22,6 +22,7 @@ mod mounts;
 pub mod mover;
 pub mod moving;
 pub mod own_memory;
+pub mod page_cache;
 pub mod pagemap;
 pub mod probe;
 pub mod processes;

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use pghot_engine::{Kept, Kind, Settings, TUNABLES, Tunable, TunableError};
 use pghot_hotness::Rule;
 
-use crate::{Config, SOURCES, hint_fault, pgtscan};
+use crate::{Config, SOURCES, hint_fault, page_cache, pgtscan};
 
 /// The sources that report. Its text and its range follow from [`SOURCES`].
 static ENABLED_SOURCES: LazyLock<Tunable> = LazyLock::new(|| {
@@ -27,8 +27,11 @@ static ENABLED_SOURCES: LazyLock<Tunable> = LazyLock::new(|| {
         },
         doc: doc.leak(),
         // pgtscan sees the shared and forked memory that hint faults do not, and stands in for them
-        // while the kernel would promote in the fault.
-        default: |_| (hint_fault::DESCRIPTOR.bit | pgtscan::DESCRIPTOR.bit).into(),
+        // while the kernel would promote in the fault. Neither sees page cache that nobody maps.
+        default: |_| {
+            let mapped = hint_fault::DESCRIPTOR.bit | pgtscan::DESCRIPTOR.bit;
+            (mapped | page_cache::DESCRIPTOR.bit).into()
+        },
         range: |_| (0, SOURCES.iter().map(|it| u64::from(it.bit)).sum()),
         kept: Kept::ByName,
     }
@@ -133,7 +136,7 @@ mod tests {
             ("0", "none"),
             ("mglru", "mglru"),
             ("0x3", "hint_fault,hw_sample"),
-            ("default", "hint_fault,pgtscan"),
+            ("default", "hint_fault,pgtscan,page_cache"),
         ] {
             settings.set(tunable, text).unwrap();
             assert_eq!(settings.show(tunable), shown);

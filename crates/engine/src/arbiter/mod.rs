@@ -2,8 +2,8 @@
 //! machine for the daemon and the simulator.
 //!
 //! It is told what is wanted and what is known, as it comes ([`Arbiter::enable`],
-//! [`Arbiter::set_config`], [`Arbiter::note_free_space`]). Then [`Arbiter::settle`] compares what
-//! should run with what does, and has its [`Host`] start, stop and configure sources until both
+//! [`Arbiter::set_config`], [`Arbiter::note_free_space`], [`Arbiter::note_reads`]). Then
+//! [`Arbiter::settle`] compares what should run with what does, and has its [`Host`] start, stop and configure sources until both
 //! agree. Its laws:
 //!
 //! - *No access counts twice.* Of the sources that read accessed bits one runs, and the others
@@ -16,10 +16,14 @@
 //!   accessed bits sees the accesses meanwhile. They come back when no top-tier node has had so
 //!   much room for [`SHORT_FOR_MS`]: what promotion takes and demotion gives must not make them
 //!   flap.
+//! - *Reads of page cache stand by* while to watch them does not pay ([`Reads`]). Who enables
+//!   nothing else wants them whatever it costs.
 //! - *Who runs goes on.* A source is not stopped for another one that is enabled later.
 //! - *What cannot run is left out*, until it is enabled again; the rest goes on.
 //! - *Settings that others change are set again once.* Most who do so do not mean pghot: `sysctl
 //!   --system` after an update. Who does it again soon does, or would do so for ever.
+
+mod reads;
 
 use std::collections::BTreeMap;
 
@@ -27,6 +31,9 @@ use pghot_hotness::Rule;
 
 use crate::marking::Visits;
 use crate::{QuickFault, Settings, Tunable};
+use reads::Watching;
+
+pub use reads::Reads;
 
 /// How long no top-tier node may have had plenty of free memory before hint faults come back, in
 /// ms.
@@ -45,8 +52,17 @@ pub enum Kind {
     HintFaults,
     /// Accessed bits in page tables.
     PageTables,
+    /// System calls that read page cache.
+    CacheReads,
     /// Anything else.
     Other,
+}
+
+impl Kind {
+    /// Whether its sources can stand by.
+    pub fn stands_by(self) -> bool {
+        matches!(self, Kind::HintFaults | Kind::CacheReads)
+    }
 }
 
 /// A source, as far as it matters here.
@@ -106,8 +122,8 @@ pub trait Host {
     /// Stops a source; the settings of the kernel that it changed go back.
     fn stop(&mut self, source: usize);
 
-    /// Makes a source of hint faults, which goes on running, stand by or come back. If it refuses
-    /// it is stopped.
+    /// Makes a source whose kind [can](Kind::stands_by), and which goes on running, stand by or
+    /// come back. If it refuses it is stopped.
     fn stand_by(&mut self, source: usize, standing_by: bool) -> Result<(), String>;
 
     /// Sets again what a source of hint faults needs of the kernel, whether it runs or stands by.
@@ -124,7 +140,7 @@ pub enum State {
     /// It reports.
     Running,
     /// It is started, but nothing is done for it to see accesses: the kernel would promote in the
-    /// fault.
+    /// fault, or to watch reads does not pay.
     StandingBy,
     /// It is not started, because this other one reads the same accessed bits.
     Superseded(&'static str),
@@ -158,6 +174,7 @@ pub struct Arbiter {
     foreign_ms: Option<u64>,
     /// Whether the kernel's scanner marks as it is told.
     scanner_obeys: bool,
+    watching: Watching,
     is_closed: bool,
 }
 
@@ -209,6 +226,7 @@ impl Arbiter {
             plenty_seen_ms: None,
             foreign_ms: None,
             scanner_obeys: true,
+            watching: Watching::default(),
             is_closed: false,
         }
     }
@@ -267,6 +285,11 @@ impl Arbiter {
         {
             self.plenty_seen_ms = None;
         }
+    }
+
+    /// Takes note of what came of watching reads of page cache.
+    pub fn note_reads(&mut self, now_ms: u64, reads: Reads) {
+        self.watching.note(now_ms, reads);
     }
 
     /// Takes note that somebody else has changed settings that hint faults need; `what` says which,
@@ -342,20 +365,19 @@ impl Arbiter {
     /// before what stands by for it, and told last.
     fn next(&self) -> Option<(usize, Order)> {
         let config = self.config();
-        let stands_by = self.plenty_seen_ms.is_some() && self.reader().is_some();
         let stop = |(place, slot): (usize, &Slot)| {
             (slot.is_on() && !self.is_wanted(slot)).then_some((place, Order::Stop))
         };
         let start = |(place, slot): (usize, &Slot), is_faults: bool| {
             let is_kind = (slot.candidate.kind == Kind::HintFaults) == is_faults;
             let is_due = is_kind && self.state_of(slot).is_none();
-            let standing_by = is_faults && stands_by;
+            let standing_by = self.stands_by(slot);
             is_due.then_some((place, Order::Start { standing_by }))
         };
         let stand_by = |(place, slot): (usize, &Slot)| {
+            let stands_by = self.stands_by(slot);
             let is_wrong = slot.is_on() && slot.is_running() == stands_by;
-            let is_faults = slot.candidate.kind == Kind::HintFaults;
-            (is_faults && is_wrong).then_some((place, Order::StandBy(stands_by)))
+            is_wrong.then_some((place, Order::StandBy(stands_by)))
         };
         let configure = |(place, slot): (usize, &Slot)| {
             let is_due = slot.is_on() && slot.told != config;
@@ -367,6 +389,15 @@ impl Arbiter {
             .or_else(|| all().find_map(|slot| start(slot, true)))
             .or_else(|| all().find_map(stand_by))
             .or_else(|| all().find_map(configure))
+    }
+
+    /// Whether a source is to stand by if it is on.
+    fn stands_by(&self, slot: &Slot) -> bool {
+        match slot.candidate.kind {
+            Kind::HintFaults => self.plenty_seen_ms.is_some() && self.reader().is_some(),
+            Kind::CacheReads => !self.watching.is_on() && self.enabled != slot.candidate.bit,
+            Kind::PageTables | Kind::Other => false,
+        }
     }
 
     fn is_wanted(&self, slot: &Slot) -> bool {

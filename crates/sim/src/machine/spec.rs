@@ -140,6 +140,8 @@ pub struct Costs {
     pub compute_ns: f64,
     /// Reading a page of page cache by a system call, without the latency of its memory.
     pub read_ns: f64,
+    /// What each such read takes longer while reads are watched.
+    pub watched_read_ns: f64,
     /// A hint fault, in the thread that takes it.
     pub hint_fault_ns: f64,
     /// Making one page-table entry fault, in the thread that scans.
@@ -161,6 +163,7 @@ impl Default for Costs {
         Costs {
             compute_ns: 1.0,
             read_ns: 735.0,
+            watched_read_ns: 50.0,
             hint_fault_ns: 1000.0,
             mark_ns: 50.0,
             move_alone_ns: 3000.0,
@@ -177,6 +180,7 @@ impl Costs {
         let single = [
             ("compute_ns", self.compute_ns),
             ("read_ns", self.read_ns),
+            ("watched_read_ns", self.watched_read_ns),
             ("hint_fault_ns", self.hint_fault_ns),
             ("mark_ns", self.mark_ns),
             ("move_alone_ns", self.move_alone_ns),

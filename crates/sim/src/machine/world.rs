@@ -94,6 +94,8 @@ pub struct World {
     pub moved: Vec<Moved>,
     /// Whether the kernel's scanner marks nothing for a while.
     pub scanner_rests: bool,
+    /// Whether each read of page cache passes a program.
+    pub reads_are_watched: bool,
     /// What goes wrong.
     pub trouble: Trouble,
 }
@@ -112,6 +114,7 @@ impl World {
             counters: Counters::default(),
             moved: Vec::new(),
             scanner_rests: false,
+            reads_are_watched: false,
             trouble: Trouble::default(),
         }
     }

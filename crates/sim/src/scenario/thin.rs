@@ -45,6 +45,7 @@ pub fn machine(machine: &MachineSpec, weight: u64) -> MachineSpec {
     for ns in [
         &mut costs.compute_ns,
         &mut costs.read_ns,
+        &mut costs.watched_read_ns,
         &mut costs.hint_fault_ns,
         &mut costs.mark_ns,
         &mut costs.move_alone_ns,

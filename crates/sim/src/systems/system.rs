@@ -59,12 +59,12 @@ pub trait System {
     /// A thread accessed memory.
     fn miss(&mut self, _world: &mut World, _touch: &Touch) {}
 
-    /// Whether it wants to be told of each read of page cache in the lower tier.
+    /// Whether it wants to be told of each read of page cache.
     fn wants_reads(&self) -> bool {
         false
     }
 
-    /// A thread read a page of page cache that is in the lower tier.
+    /// A thread read a page of page cache.
     fn read(&mut self, _world: &mut World, _touch: &Touch) {}
 
     /// A slice of time is over.

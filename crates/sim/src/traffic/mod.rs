@@ -17,6 +17,7 @@ fn access_ns(world: &World, task: &Task, crowd: &[f64]) -> [f64; NODES_MAX] {
     let costs = &world.spec.costs;
     let call_ns = match task.region.backing.is_mapped() {
         true => 0.0,
+        false if world.reads_are_watched => costs.read_ns + costs.watched_read_ns,
         false => costs.read_ns,
     };
     let latencies = world.spec.node[task.node].latency_ns.iter().zip(crowd);
@@ -38,10 +39,8 @@ fn told_of(system: &dyn System, task: &Task) -> Option<u64> {
 
 /// Tells the system of an access.
 fn tell(world: &mut World, system: &mut dyn System, task: &Task, touch: &Touch) {
-    let is_near = world.nodes[world.memory.node(touch.head)].is_top_tier;
     match task.region.backing.is_mapped() {
         true => system.miss(world, touch),
-        false if is_near => {}
         false => system.read(world, touch),
     }
 }

@@ -35,7 +35,7 @@ pub struct OnKernel {
     /// Whether this kernel has what it needs. Looks, changes nothing.
     pub check: fn(&SysRoot) -> Availability,
     /// Loads and attaches it; this may take seconds. It reports until the returned source is
-    /// dropped. A source of [`Kind::HintFaults`] stands by at first.
+    /// dropped. A source whose kind [can](crate::Kind::stands_by) stands by at first.
     pub start: fn(&mut Start<'_>) -> Result<Box<dyn Source>, Error>,
     /// Its BPF object, if it has one of its own.
     pub object: Option<&'static [u8]>,
@@ -110,9 +110,9 @@ pub trait Source: Send {
     }
 
     /// Stops or resumes whatever makes the kernel produce events for this source, without
-    /// detaching it. Only sources of [`Kind::HintFaults`] are asked to. This and [`Source::mark`]
-    /// are where a source changes kernel settings, and short, so that nobody waits who wants to
-    /// put them back.
+    /// unloading it. Only sources whose kind [can](crate::Kind::stands_by) are asked to. This and
+    /// [`Source::mark`] are where a source changes kernel settings, and short, so that nobody waits
+    /// who wants to put them back.
     fn stand_by(&mut self, _keeper: &Keeper, _standing_by: bool) -> Result<(), Error> {
         Ok(())
     }

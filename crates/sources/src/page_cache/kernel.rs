@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use pghot_hotness::mirror;
 use pghot_linux::SysRoot;
 use pghot_linux::bpf::has_function;
+use pghot_linux::keeper::Keeper;
 
 use super::DESCRIPTOR;
 use crate::kernel::attach::Reporter;
@@ -36,7 +37,8 @@ pub(crate) static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/page
 
 struct PageCache {
     reporter: Reporter,
-    _link: libbpf_rs::Link,
+    /// None while it stands by: then reads cost nothing.
+    link: Option<libbpf_rs::Link>,
 }
 
 fn check(root: &SysRoot) -> Availability {
@@ -51,10 +53,9 @@ fn check(root: &SysRoot) -> Availability {
 fn start(start: &mut Start<'_>) -> Result<Box<dyn Source>, Error> {
     let reporter = Reporter::load(OBJECT, start.maps, &start.config.rule)?;
     reporter.find_layout()?;
-    let link = reporter.attach("page_cache")?;
     Ok(Box::new(PageCache {
         reporter,
-        _link: link,
+        link: None,
     }))
 }
 
@@ -81,6 +82,14 @@ impl Source for PageCache {
 
     fn details(&self) -> BTreeMap<String, u64> {
         self.reporter.details::<PageCacheStats>()
+    }
+
+    fn stand_by(&mut self, _: &Keeper, standing_by: bool) -> Result<(), Error> {
+        self.link = match standing_by {
+            true => None,
+            false => Some(self.reporter.attach("page_cache")?),
+        };
+        Ok(())
     }
 }
 

@@ -14,7 +14,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     bit: 0x8,
     doc: "Page cache that no process maps: read(2), write(2) and their relatives on files whose \
           pages are in the lower tier.",
-    kind: Kind::Other,
+    kind: Kind::CacheReads,
     tunables: &[],
     fake: |table, config| {
         EventFake::boxed(

@@ -57,7 +57,15 @@ impl Fakes {
         })
     }
 
-    /// Something happened, which each of them may see.
+    /// The one that sees reads of page cache, if it is started, and whether it stands by.
+    pub fn cache_reads(&self) -> Option<(&dyn Fake, bool)> {
+        let mut slots = self.slots.iter().flatten();
+        let sees = slots.find(|it| it.fake.descriptor().kind == Kind::CacheReads);
+        sees.map(|it| (&*it.fake, it.standing_by))
+    }
+
+    /// Something happened, which each of them may see. Nobody asks for reads of page cache while
+    /// who sees them stands by.
     pub fn tell(&mut self, event: Event, access: &FolioAccess, now: Duration) {
         for started in self.slots.iter_mut().flatten() {
             started.fake.event(event, access, now);

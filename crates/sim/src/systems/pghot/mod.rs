@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use fakes::Fakes;
 use host::{Busy, Host};
-use pghot_engine::arbiter::{Arbiter, Kind};
+use pghot_engine::arbiter::{Arbiter, Kind, Reads};
 use pghot_engine::demoter::{Demand, Demoter};
 use pghot_engine::exchange::FaultTimes;
 use pghot_engine::{
@@ -19,13 +19,13 @@ use pghot_engine::{
 };
 use pghot_hotness::{Format, Nid, Pfn, Rule, Span, Table};
 use pghot_sources::fake::{Event, FolioAccess};
-use pghot_sources::{Descriptor as Source, SOURCES, hw_sample, page_cache, tunables};
+use pghot_sources::{Descriptor as Source, SOURCES, hw_sample, tunables};
 use serde_json::{Value, json};
 
 use super::{Descriptor, Fault, Setting, System, Touch};
 use crate::Error;
 use crate::kernel::promotion::promote_in_fault;
-use crate::machine::memory::pfn_of;
+use crate::machine::memory::{Page, pfn_of};
 use crate::machine::node::Node;
 use crate::machine::world::World;
 use crate::traffic::task::Task;
@@ -128,6 +128,7 @@ impl Pghot {
             let top_tier = world.nodes.iter().filter(|node| node.is_top_tier);
             self.arbiter
                 .note_free_space(now_ms, top_tier.map(Node::has_plenty));
+            self.arbiter.note_reads(now_ms, self.reads(world));
             self.settle();
         }
     }
@@ -217,6 +218,27 @@ impl Pghot {
         }
         self.arbiter.note_scanner(is_told);
         self.settle();
+    }
+
+    /// What came of watching reads, in pages of the machine.
+    fn reads(&self, world: &World) -> Reads {
+        let weight = world.spec.page_weight;
+        let Some((fake, _)) = self.fakes.cache_reads() else {
+            return Reads::default();
+        };
+        let stats = fake.stats();
+        let memory = &world.memory;
+        let is_far = |page: &Page| !world.nodes[memory.node(*page)].is_top_tier;
+        let regions = memory.regions().iter();
+        let cache = regions.filter(|region| !region.backing.is_mapped());
+        let cache_pages = cache.flat_map(|region| region.pages.clone());
+        let migrators = self.migrators.iter();
+        let promoted = migrators.map(|it| it.migrator.totals().cache_pages_moved);
+        Reads {
+            watched: (stats.recorded + stats.not_tracked) * weight,
+            promoted_pages: promoted.sum::<u64>() * weight,
+            cache_pages: cache_pages.filter(is_far).count() as u64 * weight,
+        }
     }
 
     /// What waits and what came, in pages of the machine, of which each of the model's stands for
@@ -343,7 +365,8 @@ impl System for Pghot {
     }
 
     fn wants_reads(&self) -> bool {
-        self.has_started(|source| source.bit == page_cache::DESCRIPTOR.bit)
+        let sees = self.fakes.cache_reads();
+        sees.is_some_and(|(_, standing_by)| !standing_by)
     }
 
     fn read(&mut self, world: &mut World, touch: &Touch) {
@@ -366,6 +389,7 @@ impl System for Pghot {
 
     fn step(&mut self, world: &mut World, tasks: &[Task]) {
         self.look_at_free_space(world);
+        world.reads_are_watched = self.wants_reads();
         let now = daemon_time(world);
         self.fakes.step(world, tasks, now);
         self.pass(world);

@@ -315,7 +315,9 @@ impl System for Proposal {
     }
 
     fn read(&mut self, world: &mut World, touch: &Touch) {
-        self.report(touch.head, world.now_ms(), true);
+        if !world.nodes[world.memory.node(touch.head)].is_top_tier {
+            self.report(touch.head, world.now_ms(), true);
+        }
     }
 
     fn step(&mut self, world: &mut World, tasks: &[Task]) {

@@ -26,6 +26,12 @@ pub const TESTS: &[Test] = &[
         "tiered3-disk",
         promotion_is_no_access,
     ),
+    Test::new(
+        "reads_are_watched_while_it_pays",
+        "tiered3-disk",
+        watched_while_it_pays,
+    )
+    .each_kernel(),
     Test::new("files_may_vanish", "tiered3-disk", files_may_vanish),
     Test::new("files_of_tmpfs", "tiered3-disk", files_of_tmpfs),
     Test::new(
@@ -233,6 +239,27 @@ fn files_of_tmpfs(ctx: &mut Ctx) -> Result<()> {
     );
     daemon.stop()?;
     Ok(())
+}
+
+/// With default settings: what is read in the lower tier goes up, and reads are let alone when
+/// nothing is left there.
+fn watched_while_it_pays(ctx: &mut Ctx) -> Result<()> {
+    let vm = &ctx.vm;
+    mount_disk(vm)?;
+    let daemon = Daemon::start(vm, &[])?;
+    let state =
+        || -> Result<Value> { Ok(source(&daemon.status()?, "page_cache")?["state"].clone()) };
+    ensure!(state()? == "standing_by", "nothing is there yet");
+    let flags = ["--file", FILE, "--size-mib", "32", "--seconds", "90"];
+    let flags: Vec<&str> = flags.into_iter().chain(["--until-promoted"]).collect();
+    let done = pagecache(vm, &flags)?;
+    let told = format!("{done}\n{:#}", daemon.status()?);
+    ensure!(number(&done, "/hot_left")? <= 16.0, "{told}");
+    vm.wait_until("reads are let alone", Duration::from_secs(20), || {
+        Ok(state().is_ok_and(|state| state == "standing_by"))
+    })?;
+    daemon.stop()?;
+    unmount(vm)
 }
 
 /// Switched off, the source leaves no hook, and it never had a setting.

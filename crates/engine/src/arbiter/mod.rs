@@ -3,8 +3,8 @@
 //!
 //! It is told what is wanted and what is known, as it comes ([`Arbiter::enable`],
 //! [`Arbiter::set_config`], [`Arbiter::note_free_space`], [`Arbiter::note_reads`]). Then
-//! [`Arbiter::settle`] compares what should run with what does, and has its [`Host`] start, stop and configure sources until both
-//! agree. Its laws:
+//! [`Arbiter::settle`] compares what should run with what does, and has its [`Host`] start, stop
+//! and configure sources until both agree. Its laws:
 //!
 //! - *No access counts twice.* Of the sources that read accessed bits one runs, and the others
 //!   stand by for it: what one clears the other does not see. Whoever reads them leaves to hint

@@ -255,7 +255,7 @@ pub struct PastRuns {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SourceState {
-    /// It is attached, but another source does its work for now.
+    /// It is loaded, but another source does its work for now, or it would not pay.
     StandingBy,
     /// It does.
     Running,

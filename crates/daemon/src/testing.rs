@@ -27,10 +27,11 @@ pub const LOWER_PFN: u64 = 8 * SECTION_PAGES;
 /// Why [`FakeLauncher`] refuses.
 pub const REFUSAL: &str = "it is too dark";
 
-static DESCRIPTORS: [Descriptor; 3] = [
+static DESCRIPTORS: [Descriptor; 4] = [
     fake("faults", 0x1, Kind::HintFaults),
     fake("tables", 0x4, Kind::PageTables),
     fake("other tables", 0x10, Kind::PageTables),
+    fake("reads", 0x8, Kind::CacheReads),
 ];
 
 const fn fake(name: &'static str, bit: u32, kind: Kind) -> Descriptor {
@@ -56,7 +57,7 @@ pub struct Watched {
     pub running: AtomicU32,
     /// Times that the kernel settings were put back.
     pub cleared: AtomicU32,
-    /// Sources of hint faults that stand by.
+    /// Sources that stand by.
     pub standing_by: AtomicU32,
     /// What the sources were told last: that hint faults run.
     pub told_of_faults: AtomicBool,

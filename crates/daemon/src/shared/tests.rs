@@ -208,6 +208,27 @@ fn a_source_without_its_thread_is_unavailable() {
 }
 
 #[test]
+fn reads_are_watched_once_there_is_page_cache_below() {
+    let dir = tempfile::tempdir().unwrap();
+    let (shared, watched) = daemon(dir.path());
+    shared.set("enabled_sources", "0x9").unwrap();
+    let state = |after_s| {
+        shared.note_reads(Instant::now() + Duration::from_secs(after_s));
+        let report = lock(&shared.sources).report();
+        let why = report[3].why.clone().unwrap_or_default();
+        (report[3].state, why)
+    };
+    let (standing_by, why) = state(1);
+    assert_eq!(standing_by, SourceState::StandingBy);
+    assert!(why.contains("does not pay"), "{why}");
+    let node = dir.path().join("sys/devices/system/node/node2");
+    let text = "Node 2 FilePages: 40960 kB\nNode 2 Shmem: 0 kB\n";
+    std::fs::write(node.join("meminfo"), text).unwrap();
+    assert_eq!(state(2), (SourceState::Running, String::new()));
+    assert_eq!(watched.standing_by.load(Relaxed), 0);
+}
+
+#[test]
 fn who_stands_by_says_why() {
     let dir = tempfile::tempdir().unwrap();
     let (shared, watched) = daemon(dir.path());
@@ -219,6 +240,7 @@ fn who_stands_by_says_why() {
         SourceState::StandingBy,
         SourceState::Running,
         SourceState::StandingBy,
+        SourceState::Disabled,
     ];
     assert_eq!(states, expected);
     let why = |source: usize| report[source].why.clone().unwrap_or_default();

@@ -104,7 +104,7 @@ fn what_is_saved_outlives_the_daemon(ctx: &mut Ctx) -> Result<()> {
     )?;
     let said = reload()?.success()?.stdout;
     for told in [
-        "enabled_sources hint_fault,pgtscan -> pgtscan",
+        "enabled_sources hint_fault,pgtscan,page_cache -> pgtscan",
         "needs a restart",
     ] {
         ensure!(said.contains(told), "{said}");

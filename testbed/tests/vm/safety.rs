@@ -249,7 +249,7 @@ fn without_debugfs(ctx: &mut Ctx) -> Result<()> {
     for (name, state) in [
         ("hint_fault", "running"),
         ("hw_sample", "unavailable"),
-        ("page_cache", "running"),
+        ("page_cache", "standing_by"),
         ("mglru", "unavailable"),
         ("app_hint", "running"),
     ] {

@@ -12,6 +12,9 @@ const WORK_S: f64 = 30.0;
 /// The end, whatever has ended by then, in simulated seconds: far beyond.
 const END_S: f64 = 600.0;
 
+/// Of so many processes one reads a file by system calls.
+const FILES_ONE_IN: u32 = 6;
+
 /// Latency of the top tier, in ns.
 const NEAR_NS: f64 = 100.0;
 
@@ -28,6 +31,8 @@ fn between(random: &mut XorShift, low: f64, high: f64) -> f64 {
 /// The scenario of a seed. Its name says what it is.
 pub fn scenario(seed: u64) -> Scenario {
     let mut random = XorShift::new(seed);
+    // Its own, so that what else there is does not hang on it.
+    let mut files = XorShift::new(!seed);
     let cpus = pick(&mut random, &[2, 4, 8, 16, 64]);
     let top_mib = pick(&mut random, &[256, 512, 1024]);
     let lower_mib = top_mib * pick(&mut random, &[1, 2, 3, 4]);
@@ -57,8 +62,18 @@ pub fn scenario(seed: u64) -> Scenario {
     };
     let processes = pick(&mut random, &[1, 1, 2, 3]);
     let access_ns = compute_ns + (NEAR_NS + far_ns) / 2.0;
+    let read_ns = machine.costs.read_ns;
     let process: Vec<ProcessSpec> = (0..processes)
-        .map(|number| process(&mut random, &mut room, processes - number, cpus, access_ns))
+        .map(|number| {
+            let left = processes - number;
+            match files.below(FILES_ONE_IN) {
+                0 => ProcessSpec {
+                    backing: Backing::PageCache,
+                    ..process(&mut random, &mut room, left, cpus, access_ns + read_ns)
+                },
+                _ => process(&mut random, &mut room, left, cpus, access_ns),
+            }
+        })
         .collect();
     let words: Vec<String> = process.iter().map(words).collect();
     let far_times = far_ns / NEAR_NS;
@@ -171,6 +186,7 @@ fn words(process: &ProcessSpec) -> String {
     let phases: Vec<String> = process.phase.iter().map(phase).collect();
     let backing = match process.backing {
         Backing::Thp => ", huge pages",
+        Backing::PageCache => " of page cache",
         _ => "",
     };
     let threads = match process.threads {

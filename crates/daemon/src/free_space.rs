@@ -1,4 +1,5 @@
-//! The top tier's free memory, as far as it decides whether the kernel promotes in the hint fault.
+//! The top tier's free memory, as far as it decides whether the kernel promotes in the hint fault,
+//! and whether reads of page cache are watched.
 
 use pghot_hotness::Nid;
 use pghot_linux::SysRoot;
@@ -21,6 +22,21 @@ impl FreeSpace {
             top_tier: top_tier.unwrap_or_default(),
             watermarks: Watermarks::open(root).ok(),
         }
+    }
+
+    /// Free pages of the top tier above its watermarks, and all of its pages, as they were at the
+    /// last look; nothing if nothing could be read.
+    pub fn room_pages(&self) -> (u64, u64) {
+        let of_node = |watermarks: &Watermarks, nid: Nid| {
+            let zones = watermarks.zones().iter().filter(|zone| zone.nid == nid);
+            let all: u64 = zones.map(|zone| zone.managed_pages).sum();
+            (watermarks.room_pages(nid, None), all)
+        };
+        let nodes = self.watermarks.iter().flat_map(|watermarks| {
+            let top_tier = self.top_tier.iter();
+            top_tier.map(move |nid| of_node(watermarks, *nid))
+        });
+        nodes.fold((0, 0), |sum, node| (sum.0 + node.0, sum.1 + node.1))
     }
 
     /// Of each top-tier node, whether the kernel's shortcut is open there; `None` if nothing can be

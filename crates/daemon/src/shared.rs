@@ -245,8 +245,11 @@ impl Shared {
     pub fn note_reads(&self, now: Instant) {
         let cache_pages = |it: &MigratorState| page_cache_pages(&self.root, it.nid);
         let promoted = |it: &MigratorState| lock(&it.published).totals.cache_pages_moved;
+        let (room_pages, top_tier_pages) = lock(&self.free_space).room_pages();
         if let Ok(mut sources) = self.sources.try_lock() {
             sources.note_reads(now, || Reads {
+                room_pages,
+                top_tier_pages,
                 cache_pages: self.migrators.iter().filter_map(cache_pages).sum(),
                 promoted_pages: self.migrators.iter().map(promoted).sum(),
                 ..Reads::default()

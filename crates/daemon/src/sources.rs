@@ -372,8 +372,8 @@ fn report(descriptor: &Descriptor, state: State, source: Option<&dyn Source>) ->
         State::StandingBy => {
             let why = match descriptor.kind {
                 Kind::CacheReads => {
-                    "to watch reads does not pay now: little page cache is in the lower tier, or \
-                     few pages go up for it; it is tried again"
+                    "to watch reads does not pay now: the top tier is full, little page cache is \
+                     in the lower tier, or few pages go up for it; it is tried again"
                 }
                 _ => {
                     "the top tier has so much free memory that the kernel would promote in the \

@@ -6,6 +6,9 @@
 //!
 //! - *Only where there is something to see*: page cache in the lower tier, [`CACHE_PAGES_MIN`] at
 //!   least.
+//! - *Only into free memory.* Reclaim does not see reads either, so page cache in the top tier looks
+//!   idle however often it is read. Were it to change places with what is read below, the two would
+//!   do so for ever.
 //! - *As many reads as pay*: [`READS_PER_PROMOTION`] for each page that goes up, which was found so,
 //!   and [`READS_FREE_PER_S`] a second, to see whether that has changed.
 //! - *What came in vain is paid off first*: after [`TRIAL_READS`] that nothing pays for it rests,
@@ -13,6 +16,9 @@
 
 /// Less page cache in the lower tier than 1 MiB is not worth a trial, in pages.
 const CACHE_PAGES_MIN: u64 = 256;
+
+/// Room in the top tier, as one part in so many of it: to begin with, and to go on.
+const ROOM_ONE_IN: (u64, u64) = (32, 128);
 
 /// Watched reads take some 13 µs, at 50 ns each, which a page saves by 85 reads at 150 ns.
 const READS_PER_PROMOTION: f64 = 256.0;
@@ -38,6 +44,10 @@ pub struct Reads {
     pub promoted_pages: u64,
     /// Pages of page cache in the lower tier now, whoever reads them.
     pub cache_pages: u64,
+    /// Free pages of the top tier above its watermarks now, and all of its pages.
+    pub room_pages: u64,
+    /// See [`Reads::room_pages`].
+    pub top_tier_pages: u64,
 }
 
 /// See the head of this file.
@@ -84,10 +94,13 @@ impl Watching {
         let owed_most = READS_FREE_PER_S * REST_MAX_S - TRIAL_READS;
         let credit = self.credit + paid_per_s * spent_s - watched;
         self.credit = credit.clamp(-owed_most, TRIAL_READS);
-        self.is_on = match self.is_on {
-            true => self.credit >= 0.0 && reads.cache_pages >= CACHE_PAGES_MIN / 2,
-            false => self.credit >= TRIAL_READS && reads.cache_pages >= CACHE_PAGES_MIN,
+        let has_room = |one_in| reads.room_pages > reads.top_tier_pages / one_in;
+        let (begins, goes_on) = ROOM_ONE_IN;
+        let (credit, cache_pages, has_room) = match self.is_on {
+            true => (0.0, CACHE_PAGES_MIN / 2, has_room(goes_on)),
+            false => (TRIAL_READS, CACHE_PAGES_MIN, has_room(begins)),
         };
+        self.is_on = self.credit >= credit && reads.cache_pages >= cache_pages && has_room;
     }
 }
 
@@ -107,6 +120,8 @@ mod tests {
     ) -> Vec<bool> {
         let mut known = Reads {
             cache_pages,
+            room_pages: 1 << 16,
+            top_tier_pages: 1 << 20,
             ..watching.last
         };
         let second = |_| {
@@ -163,6 +178,26 @@ mod tests {
         let on = watched(&mut watching, 60, CACHE, (1_000_000, 0));
         assert!(on.iter().take(5).any(|is_on| !is_on), "{on:?}");
         assert!((3..=12).contains(&count(&on)), "{on:?}");
+    }
+
+    #[test]
+    fn a_full_top_tier_has_no_use_for_it() {
+        let mut watching = Watching::default();
+        let mut is_on = |now_ms, room_pages| {
+            let known = Reads {
+                cache_pages: CACHE,
+                room_pages,
+                top_tier_pages: 1 << 20,
+                ..Reads::default()
+            };
+            watching.note(now_ms, known);
+            watching.is_on()
+        };
+        assert!(!is_on(1000, 1 << 15), "one part in 32");
+        assert!(is_on(2000, (1 << 15) + 1));
+        assert!(is_on(3000, (1 << 13) + 1));
+        assert!(!is_on(4000, 1 << 13), "one part in 128");
+        assert!(!is_on(5000, (1 << 13) + 1));
     }
 
     #[test]

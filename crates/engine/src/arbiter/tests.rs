@@ -242,6 +242,8 @@ fn reads_are_watched_while_it_pays_or_nothing_else_is_wanted() {
     assert_eq!(state(&arbiter, READS), State::StandingBy);
     let cache = Reads {
         cache_pages: 1 << 20,
+        room_pages: 1,
+        top_tier_pages: 1,
         ..Reads::default()
     };
     arbiter.note_reads(1000, cache);
@@ -298,6 +300,7 @@ proptest! {
                 }
                 7 => arbiter.note_reads(now_ms, Reads {
                     cache_pages: u64::from(value) << 10,
+                    room_pages: u64::from(value),
                     ..Reads::default()
                 }),
                 _ if value == 0 => {

@@ -232,12 +232,15 @@ impl Pghot {
         let regions = memory.regions().iter();
         let cache = regions.filter(|region| !region.backing.is_mapped());
         let cache_pages = cache.flat_map(|region| region.pages.clone());
+        let top_tier = || world.nodes.iter().filter(|node| node.is_top_tier);
         let migrators = self.migrators.iter();
         let promoted = migrators.map(|it| it.migrator.totals().cache_pages_moved);
         Reads {
             watched: (stats.recorded + stats.not_tracked) * weight,
             promoted_pages: promoted.sum::<u64>() * weight,
             cache_pages: cache_pages.filter(is_far).count() as u64 * weight,
+            room_pages: top_tier().map(Node::room).sum::<u64>() * weight,
+            top_tier_pages: top_tier().map(|node| node.pages).sum::<u64>() * weight,
         }
     }
 

@@ -1,5 +1,5 @@
-//! Page cache that is read by system calls, with pghot's defaults: where hot and cold differ it goes
-//! up, and where nothing can be gained reads are hardly watched.
+//! Page cache that is read by system calls, with pghot's defaults: where hot and cold differ it
+//! goes up, and where nothing can be gained reads are hardly watched.
 
 #![allow(clippy::unwrap_used)]
 

@@ -6,10 +6,10 @@
 //!
 //! - *Only where there is something to see*: page cache in the lower tier, [`CACHE_PAGES_MIN`] at
 //!   least.
-//! - *Only into free memory.* Reclaim does not see reads either, so page cache in the top tier looks
-//!   idle however often it is read. Were it to change places with what is read below, the two would
-//!   do so for ever.
-//! - *As many reads as pay*: [`READS_PER_PROMOTION`] for each page that goes up, which was found so,
+//! - *Only into free memory.* Reclaim does not see reads either, so page cache in the top tier
+//!   looks idle however often it is read. Were it to change places with what is read below, the two
+//!   would do so for ever.
+//! - *As many reads as pay*: [`READS_PER_PROMOTION`] for each page that was found so and went up,
 //!   and [`READS_FREE_PER_S`] a second, to see whether that has changed.
 //! - *What came in vain is paid off first*: after [`TRIAL_READS`] that nothing pays for it rests,
 //!   until as many would have been free. A hot set that is up does not pay any more.

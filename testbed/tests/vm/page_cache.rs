@@ -31,6 +31,8 @@ pub const TESTS: &[Test] = &[
         "tiered3-disk",
         watched_while_it_pays,
     )
+    // Files of others may lie in node 2.
+    .fresh()
     .each_kernel(),
     Test::new("files_may_vanish", "tiered3-disk", files_may_vanish),
     Test::new("files_of_tmpfs", "tiered3-disk", files_of_tmpfs),

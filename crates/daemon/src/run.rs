@@ -198,7 +198,6 @@ fn watch(shared: &Shared, tier: &mut TierWatch, keeper: &Keeper) -> Result<bool,
         due = now + LOOK_INTERVAL;
         shared.age();
         shared.note_free_space(now);
-        shared.note_reads(now);
         shared.check_sources(now);
         if tier.has_changed(&shared.root, now) {
             event!(

@@ -229,31 +229,34 @@ impl Shared {
     }
 
     /// Looks, at most once a second, whether a top-tier node has so much free memory that the
-    /// kernel promotes in the hint fault, and tells the sources. Skipped while sources are being
-    /// started or asked.
+    /// kernel promotes in the hint fault, and what came of watching reads of page cache, which goes
+    /// up into free memory; and tells the sources. Skipped while sources are being started or
+    /// asked.
     pub fn note_free_space(&self, now: Instant) {
-        if let Ok(mut sources) = self.sources.try_lock()
-            && sources.wants_look(now)
-            && let Some(has_plenty) = lock(&self.free_space).look()
-        {
+        let Ok(mut sources) = self.sources.try_lock() else {
+            return;
+        };
+        if !sources.wants_look(now) {
+            return;
+        }
+        let mut free_space = lock(&self.free_space);
+        if let Some(has_plenty) = free_space.look() {
             sources.note_free_space(now, has_plenty);
+            sources.note_reads(now, || self.reads(&free_space));
         }
     }
 
-    /// Tells the sources what came of watching reads of page cache. Skipped while sources are being
-    /// started or asked.
-    pub fn note_reads(&self, now: Instant) {
+    /// What came of watching reads, but for how many were watched.
+    fn reads(&self, free_space: &FreeSpace) -> Reads {
         let cache_pages = |it: &MigratorState| page_cache_pages(&self.root, it.nid);
         let promoted = |it: &MigratorState| lock(&it.published).totals.cache_pages_moved;
-        let (room_pages, top_tier_pages) = lock(&self.free_space).room_pages();
-        if let Ok(mut sources) = self.sources.try_lock() {
-            sources.note_reads(now, || Reads {
-                room_pages,
-                top_tier_pages,
-                cache_pages: self.migrators.iter().filter_map(cache_pages).sum(),
-                promoted_pages: self.migrators.iter().map(promoted).sum(),
-                ..Reads::default()
-            });
+        let (room_pages, top_tier_pages) = free_space.room_pages();
+        Reads {
+            watched: 0,
+            promoted_pages: self.migrators.iter().map(promoted).sum(),
+            cache_pages: self.migrators.iter().filter_map(cache_pages).sum(),
+            room_pages,
+            top_tier_pages,
         }
     }
 

@@ -308,10 +308,9 @@ impl Sources {
         self.settle();
     }
 
-    /// Whether at least one source runs, or stands by.
+    /// Whether at least one source runs.
     pub fn is_any_running(&self) -> bool {
-        let mut states = self.arbiter.states();
-        states.any(|state| matches!(state, State::Running | State::StandingBy))
+        self.arbiter.states().any(|state| state == State::Running)
     }
 
     /// Takes over which sampled pages became ready.

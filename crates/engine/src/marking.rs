@@ -124,6 +124,11 @@ const REST_MAX_MS: u64 = 16_000;
 /// smaller budget.
 const MORE_LATE: u64 = 4;
 
+/// What is left of so many promotions a second after so many ms.
+pub(crate) fn lately(promoted_per_s: f64, ms: u64) -> f64 {
+    promoted_per_s * 0.5_f64.powf(ms as f64 / HALVED_MS)
+}
+
 /// See the head of this file.
 #[derive(Debug, Clone)]
 pub struct Marking {
@@ -325,8 +330,7 @@ impl Marking {
         let best_per_s = (high / FAULTS_PER_PROMOTION) as f64;
         // Where nothing comes nothing is told.
         let told_ms = if came == 0 { 0 } else { spent_ms };
-        let halvings = told_ms as f64 / HALVED_MS;
-        let before = self.promoted_per_s.min(best_per_s) * 0.5_f64.powf(halvings);
+        let before = lately(self.promoted_per_s.min(best_per_s), told_ms);
         self.promoted_per_s = match worth {
             _ if is_news => best_per_s.min((usual / FAULTS_PER_PROMOTION) as f64),
             Worth::InVain => 0.0,

@@ -215,16 +215,12 @@ fn reads_are_watched_once_they_can_go_up() {
     shared.set("enabled_sources", "0x9").unwrap();
     let state = |after_s, room_pages| {
         let now = Instant::now() + Duration::from_secs(after_s);
-        match room_pages {
-            // Nothing that could be read of this machine says that there is any.
-            0 => shared.note_reads(now),
-            _ => lock(&shared.sources).note_reads(now, || Reads {
-                cache_pages: 10_240,
-                room_pages,
-                top_tier_pages: 1 << 15,
-                ..Reads::default()
-            }),
-        }
+        lock(&shared.sources).note_reads(now, || Reads {
+            cache_pages: 10_240,
+            room_pages,
+            top_tier_pages: 1 << 15,
+            ..Reads::default()
+        });
         let report = lock(&shared.sources).report();
         let why = report[3].why.clone().unwrap_or_default();
         (report[3].state, why)

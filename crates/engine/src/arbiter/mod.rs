@@ -16,8 +16,8 @@
 //!   accessed bits sees the accesses meanwhile. They come back when no top-tier node has had so
 //!   much room for [`SHORT_FOR_MS`]: what promotion takes and demotion gives must not make them
 //!   flap.
-//! - *Reads of page cache stand by* while to watch them does not pay ([`Reads`]). Who enables
-//!   nothing else wants them whatever it costs.
+//! - *Reads of page cache stand by* while to watch them does not pay (`reads.rs`), if anything else
+//!   can see accesses meanwhile.
 //! - *Who runs goes on.* A source is not stopped for another one that is enabled later.
 //! - *What cannot run is left out*, until it is enabled again; the rest goes on.
 //! - *Settings that others change are set again once.* Most who do so do not mean pghot: `sysctl
@@ -395,9 +395,15 @@ impl Arbiter {
     fn stands_by(&self, slot: &Slot) -> bool {
         match slot.candidate.kind {
             Kind::HintFaults => self.plenty_seen_ms.is_some() && self.reader().is_some(),
-            Kind::CacheReads => !self.watching.is_on() && self.enabled != slot.candidate.bit,
+            Kind::CacheReads => !self.watching.is_on() && self.has_others(slot),
             Kind::PageTables | Kind::Other => false,
         }
+    }
+
+    /// Whether another source is wanted, and can run for all that is known.
+    fn has_others(&self, slot: &Slot) -> bool {
+        let mut others = (self.slots.iter()).filter(|it| it.candidate.bit != slot.candidate.bit);
+        others.any(|it| self.is_wanted(it) && !matches!(it.stage, Stage::Failed(_)))
     }
 
     fn is_wanted(&self, slot: &Slot) -> bool {

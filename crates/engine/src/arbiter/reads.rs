@@ -14,26 +14,26 @@
 //! - *What came in vain is paid off first*: after [`TRIAL_READS`] that nothing pays for it rests,
 //!   until as many would have been free. A hot set that is up does not pay any more.
 
+use crate::marking::lately;
+
 /// Less page cache in the lower tier than 1 MiB is not worth a trial, in pages.
 const CACHE_PAGES_MIN: u64 = 256;
 
 /// Room in the top tier, as one part in so many of it: to begin with, and to go on.
 const ROOM_ONE_IN: (u64, u64) = (32, 128);
 
-/// Watched reads take some 13 µs, at 50 ns each, which a page saves by 85 reads at 150 ns.
+/// At 50 ns each they take 13 µs, which a page saves by 85 reads at 150 ns.
 const READS_PER_PROMOTION: f64 = 256.0;
 
 /// So many a second take a third of a percent of one CPU.
 const READS_FREE_PER_S: f64 = 65_536.0;
 
-/// A page becomes ready when it is read a second time, and then has to go up.
-const TRIAL_READS: f64 = 262_144.0;
+/// What is free in four seconds: a page becomes ready when it is read a second time within the
+/// window, and then has to go up.
+const TRIAL_READS: f64 = 4.0 * READS_FREE_PER_S;
 
 /// The longest rest, in s, whatever came before.
 const REST_MAX_S: f64 = 64.0;
-
-/// What was promoted lately counts half after so long, in ms: room may have to be made first.
-const HALVED_MS: f64 = 1000.0;
 
 /// What is known of reads since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -80,27 +80,27 @@ impl Watching {
 
     /// Takes note of what has come of it.
     pub(super) fn note(&mut self, now_ms: u64, reads: Reads) {
-        let spent_ms = now_ms.saturating_sub(self.noted_ms).max(1) as f64;
-        let spent_s = spent_ms / 1000.0;
+        let spent_ms = now_ms.saturating_sub(self.noted_ms).max(1);
+        let spent_s = spent_ms as f64 / 1000.0;
         let watched = reads.watched.saturating_sub(self.last.watched) as f64;
         let promoted = reads
             .promoted_pages
             .saturating_sub(self.last.promoted_pages) as f64;
-        let before = self.promoted_per_s * 0.5_f64.powf(spent_ms / HALVED_MS);
-        self.promoted_per_s = before.max(promoted / spent_s);
+        self.promoted_per_s = lately(self.promoted_per_s, spent_ms).max(promoted / spent_s);
         (self.noted_ms, self.last) = (now_ms, reads);
         let paid_per_s = READS_FREE_PER_S.max(self.promoted_per_s * READS_PER_PROMOTION);
         // Until it is on again, the trial is paid for as well.
         let owed_most = READS_FREE_PER_S * REST_MAX_S - TRIAL_READS;
         let credit = self.credit + paid_per_s * spent_s - watched;
         self.credit = credit.clamp(-owed_most, TRIAL_READS);
-        let has_room = |one_in| reads.room_pages > reads.top_tier_pages / one_in;
         let (begins, goes_on) = ROOM_ONE_IN;
-        let (credit, cache_pages, has_room) = match self.is_on {
-            true => (0.0, CACHE_PAGES_MIN / 2, has_room(goes_on)),
-            false => (TRIAL_READS, CACHE_PAGES_MIN, has_room(begins)),
+        let (least_credit, least_pages, one_in) = match self.is_on {
+            true => (0.0, CACHE_PAGES_MIN / 2, goes_on),
+            false => (TRIAL_READS, CACHE_PAGES_MIN, begins),
         };
-        self.is_on = self.credit >= credit && reads.cache_pages >= cache_pages && has_room;
+        self.is_on = self.credit >= least_credit
+            && reads.cache_pages >= least_pages
+            && reads.room_pages > reads.top_tier_pages / one_in;
     }
 }
 

@@ -84,11 +84,10 @@ pub static SYSTEMS: &[System] = &[
         name: "pghot-tuned",
         title: "pghot, tuned",
         how: "pghot run",
-        doc: "pghot with freq_threshold 1, as in the kernel proposal's benchmarks, and with the \
-              source page_cache.",
+        doc: "pghot with freq_threshold 1, as in the kernel proposal's benchmarks.",
         home: Home::Lower,
         program: None,
-        flags: &["--freq-threshold", "1", "--enabled-sources", "0xd"],
+        flags: &["--freq-threshold", "1"],
         start: daemon,
     },
     System {

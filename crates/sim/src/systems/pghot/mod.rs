@@ -266,14 +266,10 @@ impl Pghot {
         demand
     }
 
-    /// Whether the arbiter has such a source started.
-    fn has_started(&self, is_one: impl Fn(&Source) -> bool) -> bool {
-        self.fakes.started().any(|fake| is_one(fake.descriptor()))
-    }
-
     /// Whether it times the kernel's scanner.
     fn times_scans(&self, world: &World) -> bool {
-        let sees_faults = self.has_started(|source| source.kind == Kind::HintFaults);
+        let mut started = self.fakes.started();
+        let sees_faults = started.any(|fake| fake.descriptor().kind == Kind::HintFaults);
         let with_cpus = world.spec.node.iter().filter(|node| node.cpus > 0).count();
         let normal = world.spec.kernel.normal_balancing;
         sees_faults && !marking::is_for_normal_balancing(normal, with_cpus)

@@ -6,7 +6,9 @@ use anyhow::{Result, ensure};
 use serde_json::Value;
 
 use crate::accuracy::Row;
-use crate::rig::{Daemon, UNHURRIED, finish, number, outcome, refused, source, start_hotset};
+use crate::rig::{
+    Daemon, UNHURRIED, finish, number, open_objects, outcome, refused, source, start_hotset,
+};
 use crate::{Ctx, Test, page_cache};
 
 pub const TESTS: &[Test] = &[
@@ -184,18 +186,18 @@ fn leave_nothing(ctx: &mut Ctx) -> Result<()> {
         let set = ["pghot", "set", "enabled_sources", mask];
         ctx.vm.exec(&set)?.success()
     };
-    let fds = || -> Result<usize> { Ok(ctx.vm.list(&format!("/proc/{}/fd", daemon.pid()))?.len()) };
-    let before = fds()?;
+    let objects = || open_objects(&ctx.vm, daemon.pid());
+    let before = objects()?;
     for _ in 0..3 {
         set("0x20")?;
         ensure!(ctx.vm.exists(SOCKET)?, "there is no socket");
-        ensure!(fds()? > before);
+        ensure!(objects()?.len() > before.len());
         set("0")?;
         ensure!(!ctx.vm.exists(SOCKET)?, "the socket is left");
         // The connection that asked may still be closing.
         ctx.vm
             .wait_until("all is closed", Duration::from_secs(10), || {
-                Ok(fds().is_ok_and(|after| after == before))
+                Ok(objects().is_ok_and(|after| after == before))
             })?;
     }
     refused(ctx.vm.exec(&["pghot", "hint", "1", "1000"])?, "app_hint")?;

@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use crate::accuracy::Row;
 use crate::rig::{
-    Daemon, UNHURRIED, finish, go, hold_hotset, number, refused, source, start_hotset,
-    start_hotset_anywhere, until_good,
+    Daemon, UNHURRIED, finish, go, hold_hotset, number, open_objects, refused, source,
+    start_hotset, start_hotset_anywhere, until_good,
 };
 use crate::{Ctx, Test};
 
@@ -158,11 +158,12 @@ fn know_the_node(ctx: &mut Ctx) -> Result<()> {
     Ok(())
 }
 
-/// Descriptors, mapped rings and threads of the daemon.
-type Belongings = (usize, usize, Vec<String>);
+/// BPF objects and perf events, mapped rings, and threads of the daemon.
+type Belongings = (Vec<String>, usize, Vec<String>);
 
 fn belongings(vm: &Vm, pid: i32) -> Result<Belongings> {
-    let fds = vm.list(&format!("/proc/{pid}/fd"))?.len();
+    let mut objects = open_objects(vm, pid)?;
+    objects.retain(|kind| kind.starts_with("anon_inode:"));
     let maps = vm.read(&format!("/proc/{pid}/maps"))?;
     let rings = maps.matches("[perf_event]").count();
     let mut threads = Vec::new();
@@ -174,7 +175,7 @@ fn belongings(vm: &Vm, pid: i32) -> Result<Belongings> {
     }
     threads.retain(|name| name != "client");
     threads.sort();
-    Ok((fds, rings, threads))
+    Ok((objects, rings, threads))
 }
 
 /// What it has for two seconds: a daemon that has only begun may not have named its last thread.
@@ -206,16 +207,14 @@ fn leave_nothing(ctx: &mut Ctx) -> Result<()> {
             during.2.iter().any(|name| name == "hw_sample"),
             "{during:?}"
         );
+        ensure!(during.0.len() > before.0.len(), "{during:?}");
         set("0")?;
-        // The connection that asked may still be closing, as may one that was counted before: that
-        // would be a descriptor less.
         let mut after = during;
         let closed = ctx
             .vm
             .wait_until("all is closed", Duration::from_secs(30), || {
                 after = belongings(&ctx.vm, daemon.pid()).unwrap_or_default();
-                let (fds, rings, threads) = &after;
-                Ok(*fds <= before.0 && *rings == 0 && *threads == before.2)
+                Ok(after == before)
             });
         closed.with_context(|| format!("{after:?} instead of {before:?}"))?;
     }

@@ -158,6 +158,25 @@ pub fn refused(output: Output, word: &str) -> Result<()> {
     Ok(())
 }
 
+/// What a process has open that has no path, by kind: BPF objects, perf events, sockets. Files of
+/// nodes are opened at the first move, and stay open.
+pub fn open_objects(vm: &Vm, pid: i32) -> Result<Vec<String>> {
+    let script = format!("stat -c %N /proc/{pid}/fd/*");
+    // One may be closed before it is looked at, which is an error of stat, and only for that one.
+    let output = vm.exec(&["sh", "-c", &script])?;
+    let links = output.stdout.lines();
+    let links = links.filter_map(|line| line.split_once(" -> '")?.1.strip_suffix('\''));
+    let objects = links.filter(|link| !link.starts_with('/'));
+    let kind = |link: &str| match link.split_once(':') {
+        // The number of a socket says nothing.
+        Some(("socket", _)) => "socket".to_owned(),
+        _ => link.to_owned(),
+    };
+    let mut kinds: Vec<String> = objects.map(kind).collect();
+    kinds.sort();
+    Ok(kinds)
+}
+
 /// Takes so much memory of a node, of a kind, and does nothing with it, until it is killed.
 pub fn hog(vm: &Vm, nid: usize, mib: f64, backing: &str) -> Result<Process> {
     let size = format!("{mib:.0}");

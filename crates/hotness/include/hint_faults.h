@@ -100,6 +100,18 @@ HOTNESS_FN int is_in_burst(struct fault_block *b, __u64 key, __u32 page, __u32 n
 	return b->faults > BURST_FAULTS;
 }
 
+/*
+ * To move a folio of 2^order pages takes as long as to move so many, and it is touched as often as
+ * all of them together. So what tells how hot it is is the time since the mark for each of its
+ * pages, which is so many times as long.
+ */
+HOTNESS_FN __u32 page_since_mark_ms(__u64 since_mark_us, __u32 order)
+{
+	__u64 ms = (since_mark_us << order) / 1000;
+
+	return ms < 0xffffffffu ? ms : 0xffffffffu;
+}
+
 enum hint_fault {
 	HINT_FAULT_COUNTED,  /* one access, like others */
 	HINT_FAULT_LEFT,     /* the same, but somebody else sees it too */
@@ -108,19 +120,28 @@ enum hint_fault {
 	HINT_FAULT_IN_BURST, /* quick: later, but in a burst */
 };
 
-/* `b` is at the place of the page's block; it is needed if faults in a burst are quick. */
+/*
+ * `b` is at the place of the page's block; it is needed if faults in a burst are quick.
+ *
+ * A large folio is soon or it is counted: nearly all of them are touched between two agings, so
+ * that of those that are up the colder ones cannot be told, and what goes up first stays.
+ */
 HOTNESS_FN enum hint_fault hint_fault_kind(const volatile struct quick_faults *quick,
 					   struct fault_block *b, __u64 key, __u32 page,
-					   __u32 since_mark_ms, __u32 now_ms)
+					   __u32 order, __u32 since_mark_ms, __u32 now_ms)
 {
-	if (since_mark_ms < quick->within_ms)
+	__u32 within_ms = quick->within_ms;
+
+	if (order && within_ms > quick->soon_ms)
+		within_ms = quick->soon_ms;
+	if (since_mark_ms < within_ms)
 		return since_mark_ms < quick->soon_ms ? HINT_FAULT_SOON : HINT_FAULT_EARLY;
 	if (quick->in_bursts && b && is_in_burst(b, key, page, now_ms))
 		return HINT_FAULT_IN_BURST;
 	return quick->only_quick ? HINT_FAULT_LEFT : HINT_FAULT_COUNTED;
 }
 
-/* Classes by time since the mark: below 8 ms, 16 ms, and so on; the last is for all later ones. */
+/* Classes by page_since_mark_ms(): below 8 ms, 16 ms, and so on; the last is for all later ones. */
 #define FAULT_CLASSES         9
 #define FAULT_NARROWEST_SHIFT 3
 

@@ -154,9 +154,11 @@ unsafe extern "C" {
         quick: *const RawQuick,
         blocks: *mut RawBlock,
         page: u64,
+        order: u32,
         since_mark_ms: u32,
         now_ms: u32,
     ) -> u32;
+    pub fn pghot_page_since_mark_ms(since_mark_us: u64, order: u32) -> u32;
     pub fn pghot_hint_fault_class(kind: u32, since_mark_ms: u32) -> u32;
     pub fn pghot_aged(
         rec: u32,

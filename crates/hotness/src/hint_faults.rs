@@ -61,21 +61,29 @@ impl Default for FaultBlocks {
 }
 
 impl FaultBlocks {
-    /// What a fault of a page, numbered in its process, tells. Times are in ms.
+    /// What a fault of a folio of 2^order pages tells; its first page is numbered in its process.
+    /// Times are in ms, that since the mark by [`page_since_mark_ms`].
     pub fn note(
         &mut self,
         quick: &QuickFaults,
-        page: u64,
+        (page, order): (u64, u32),
         since_mark_ms: u32,
         now_ms: u32,
     ) -> HintFault {
         // SAFETY: both are what the function takes, and there are as many blocks as it knows of.
         let kind = unsafe {
             let blocks = self.0.as_mut_ptr();
-            ffi::pghot_hint_fault_kind(&quick.0, blocks, page, since_mark_ms, now_ms)
+            ffi::pghot_hint_fault_kind(&quick.0, blocks, page, order, since_mark_ms, now_ms)
         };
         HintFault::of_number(kind).unwrap_or(HintFault::Counted)
     }
+}
+
+/// The time since the mark, in µs, for each page of a folio of 2^order pages, in ms: so many times as
+/// long, because the folio is touched as often as all of them together.
+pub fn page_since_mark_ms(since_mark_us: u64, order: u32) -> u32 {
+    // SAFETY: a pure function of its arguments.
+    unsafe { ffi::pghot_page_since_mark_ms(since_mark_us, order) }
 }
 
 /// The class of a fault by its time since the mark: below 8 ms, 16 ms, and so on; the last of
@@ -100,7 +108,7 @@ mod tests {
         let (mut blocks, quick) = (FaultBlocks::default(), quick(0, true));
         let is_in_burst = |i: &u64| {
             let now_ms = 1000 + (*i as f64 * each_ms) as u32;
-            blocks.note(&quick, page_of(*i), 5000, now_ms) == HintFault::InBurst
+            blocks.note(&quick, (page_of(*i), 0), 5000, now_ms) == HintFault::InBurst
         };
         (0..4096).filter(is_in_burst).count()
     }
@@ -151,7 +159,7 @@ mod tests {
     #[test]
     fn a_fault_is_quick_for_its_time_or_its_neighbours() {
         let mut blocks = FaultBlocks::default();
-        let mut kind = |quick, since_ms| blocks.note(&quick, 7, since_ms, 1000);
+        let mut kind = |quick, since_ms| blocks.note(&quick, (7, 0), since_ms, 1000);
         assert_eq!(kind(quick(0, false), 0), HintFault::Counted);
         assert_eq!(kind(quick(8, false), 7), HintFault::Soon);
         assert_eq!(kind(quick(8, false), 8), HintFault::Counted);
@@ -161,5 +169,23 @@ mod tests {
         assert_eq!(kind(only, 7), HintFault::Soon);
         assert_eq!(kind(only, 8), HintFault::Early);
         assert_eq!(kind(only, 16), HintFault::Left);
+    }
+
+    /// Of a huge page each page is touched a 512th as often.
+    #[test]
+    fn a_huge_page_is_hot_if_its_pages_are() {
+        assert_eq!(page_since_mark_ms(5999, 0), 5);
+        assert_eq!(page_since_mark_ms(15, 9), 7);
+        assert_eq!(page_since_mark_ms(16, 9), 8);
+        assert_eq!(page_since_mark_ms(1 << 40, 9), u32::MAX);
+        let mut blocks = FaultBlocks::default();
+        let rule = Rule::new(Format::Default, 2, 3000).unwrap();
+        let mut kind = |only_quick, since_ms| {
+            let quick = QuickFaults::new(&rule, (8, 16), true, only_quick);
+            blocks.note(&quick, (512, 9), since_ms, 1000)
+        };
+        assert_eq!(kind(false, 7), HintFault::Soon);
+        assert_eq!(kind(false, 8), HintFault::Counted, "it is never just early");
+        assert_eq!(kind(true, 8), HintFault::Left);
     }
 }

@@ -116,12 +116,17 @@ struct hotness_layout pghot_layout(int precision)
 
 /* See hint_fault_kind(); `page` is numbered in one process, and `blocks` has FAULT_BLOCKS. */
 enum hint_fault pghot_hint_fault_kind(const struct quick_faults *quick, struct fault_block *blocks,
-				      __u64 page, __u32 since_mark_ms, __u32 now_ms)
+				      __u64 page, __u32 order, __u32 since_mark_ms, __u32 now_ms)
 {
 	__u64 key = fault_block_key(0, page);
 
-	return hint_fault_kind(quick, &blocks[fault_block_place(key)], key, page, since_mark_ms,
-			       now_ms);
+	return hint_fault_kind(quick, &blocks[fault_block_place(key)], key, page, order,
+			       since_mark_ms, now_ms);
+}
+
+__u32 pghot_page_since_mark_ms(__u64 since_mark_us, __u32 order)
+{
+	return page_since_mark_ms(since_mark_us, order);
 }
 
 __u32 pghot_hint_fault_class(enum hint_fault kind, __u32 since_mark_ms)

@@ -33,7 +33,7 @@ mod table;
 
 pub use ffi::FAULT_CLASSES;
 pub use ffi::{BORDER, Report};
-pub use hint_faults::{FaultBlocks, HintFault, QuickFaults, fault_class};
+pub use hint_faults::{FaultBlocks, HintFault, QuickFaults, fault_class, page_since_mark_ms};
 pub use mirror::{Field, Mirror, Shape, bytes_of, bytes_of_mut, read, slice_of};
 pub use rule::{Format, Record, Rule};
 pub use span::{IndexedRange, PfnRange, RANGES_MAX, SECTION_PAGES, Span};

@@ -93,4 +93,64 @@ static __always_inline __u32 since_mark_ms(struct folio *folio)
 	return (now_ms - marked_ms) & mask;
 }
 
+/* Processes that were visited lately, by a hash of their tgid: who comes later takes the place. */
+#define VISITS_SHIFT 10
+#define USEC_PER_SEC 1000000
+#define NSEC_PER_USEC 1000
+
+struct visit {
+	__u64 tgid;
+	__u64 end_ns;
+};
+
+/*
+ * When the scan last was through with marking: milliseconds do not tell large folios apart, of
+ * which all are touched at once. An array, because to find a place must not fail nor take a lock.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1 << VISITS_SHIFT);
+	__type(key, __u32);
+	__type(value, struct visit);
+} visits SEC(".maps");
+
+static __always_inline struct visit *visit_of(__u64 tgid)
+{
+	__u32 place = tgid * 0x9e3779b97f4a7c15ull >> (64 - VISITS_SHIFT);
+
+	return bpf_map_lookup_elem(&visits, &place);
+}
+
+/* To be called by a thread that has just marked memory of its process. */
+static __always_inline void note_visit(__u64 now_ns)
+{
+	__u64 tgid = bpf_get_current_pid_tgid() >> 32;
+	struct visit *v = visit_of(tgid);
+
+	if (!v)
+		return;
+	v->tgid = tgid;
+	v->end_ns = now_ns;
+}
+
+/*
+ * The same as since_mark_ms(), which must be known, in us: since the end of the process's last
+ * visit, if that is when the page was marked, as far as jiffies tell.
+ */
+static __always_inline __u64 since_mark_us(__u32 since_ms, __u64 now_ns)
+{
+	__u64 tgid = bpf_get_current_pid_tgid() >> 32;
+	__u64 marked_us = (__u64)since_ms * 1000;
+	__u64 jiffy_us = USEC_PER_SEC / (kernel_hz ?: 1);
+	struct visit *v = visit_of(tgid);
+
+	if (!v || v->tgid != tgid)
+		return marked_us;
+
+	__u64 visit_us = (now_ns - v->end_ns) / NSEC_PER_USEC;
+
+	/* Both times are of a jiffy's begin, and the visit itself may take that long. */
+	return marked_us > visit_us + 2 * jiffy_us ? marked_us : visit_us;
+}
+
 #endif

@@ -114,7 +114,7 @@ impl Scan {
             let length = u64::from(end - self.next);
             let here = mark_block(world, region, self.next..end, sink);
             if here > 0 {
-                world.memory.stamp(self.next, world.now_ns / 1_000_000);
+                world.memory.stamp(self.next, world.now_ns);
                 // Times of marks are kept by block, so it is marked whole, and visits are left out.
                 self.owed_pages += length.saturating_sub(left);
                 left = left.saturating_sub(length);

@@ -90,8 +90,8 @@ pub struct Region {
 /// All pages of the machine's processes.
 pub struct Memory {
     state: Vec<u8>,
-    /// When a block was marked last, in ms.
-    marked_ms: Vec<u32>,
+    /// When a block was marked last, in ns.
+    marked_ns: Vec<u64>,
     regions: Vec<Region>,
     /// The regions' first pages, rising, each with its region's number.
     starts: Vec<(Page, usize)>,
@@ -127,7 +127,7 @@ impl Memory {
         starts.sort_unstable();
         Memory {
             state: vec![ABSENT; next as usize],
-            marked_ms: vec![0; (next / HUGE_PAGES) as usize],
+            marked_ns: vec![0; (next / HUGE_PAGES) as usize],
             regions,
             starts,
             ranges,
@@ -136,7 +136,7 @@ impl Memory {
 
     /// Bytes that the model keeps for its pages.
     pub fn bytes(&self) -> usize {
-        self.state.len() + self.marked_ms.len() * size_of::<u32>()
+        self.state.len() + self.marked_ns.len() * size_of::<u64>()
     }
 
     /// Page numbers below this one are in use, with gaps.
@@ -225,13 +225,13 @@ impl Memory {
     }
 
     /// Notes that the block of a page was marked now.
-    pub fn stamp(&mut self, page: Page, now_ms: u64) {
-        self.marked_ms[(page / HUGE_PAGES) as usize] = now_ms as u32;
+    pub fn stamp(&mut self, page: Page, now_ns: u64) {
+        self.marked_ns[(page / HUGE_PAGES) as usize] = now_ns;
     }
 
-    /// When the block of a page was marked last, in ms.
-    pub fn marked_ms(&self, page: Page) -> u64 {
-        u64::from(self.marked_ms[(page / HUGE_PAGES) as usize])
+    /// When the block of a page was marked last, in ns.
+    pub fn marked_ns(&self, page: Page) -> u64 {
+        self.marked_ns[(page / HUGE_PAGES) as usize]
     }
 }
 

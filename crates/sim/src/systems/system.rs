@@ -1,5 +1,7 @@
 //! What a system is to the modelled machine: told of faults and accesses, it decides what moves.
 
+use std::time::Duration;
+
 use pghot_engine::Totals;
 use serde_json::Value;
 
@@ -17,8 +19,15 @@ pub struct Fault {
     pub pages: u32,
     /// The node of the accessing CPU.
     pub node: usize,
-    /// Since the entry was marked, in ms.
-    pub latency_ms: u64,
+    /// Since the entry was marked.
+    pub since_mark: Duration,
+}
+
+impl Fault {
+    /// What the kernel calls the page's latency, in ms.
+    pub fn latency_ms(&self) -> u64 {
+        self.since_mark.as_millis() as u64
+    }
 }
 
 /// A thread accessed memory that no cache had, or read page cache by a system call.

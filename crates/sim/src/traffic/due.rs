@@ -48,8 +48,8 @@ impl Due {
         self.later[at].push((at_ns, head));
     }
 
-    /// The next one that is due before `end_ns`.
-    pub fn pop(&mut self, end_ns: u64) -> Option<Page> {
+    /// The next one that is due before `end_ns`, and when.
+    pub fn pop(&mut self, end_ns: u64) -> Option<(u64, Page)> {
         let last = end_ns.div_ceil(PIECE_NS);
         while self.first < last {
             let at = (self.first - self.begin) as usize;
@@ -63,7 +63,7 @@ impl Due {
         if *at_ns >= end_ns {
             return None;
         }
-        self.soon.pop().map(|Reverse((_, head))| head)
+        self.soon.pop().map(|Reverse(next)| next)
     }
 }
 
@@ -87,8 +87,8 @@ mod tests {
                 all.push(Reverse((at, head)));
             }
             let end = now + 1_000_000;
-            while let Some(Reverse((_, head))) = all.peek().filter(|next| next.0.0 < end) {
-                assert_eq!(due.pop(end), Some(*head));
+            while let Some(Reverse((at, head))) = all.peek().filter(|next| next.0.0 < end) {
+                assert_eq!(due.pop(end), Some((*at, *head)));
                 all.pop();
             }
             assert_eq!(due.pop(end), None);

@@ -35,7 +35,7 @@ pub fn advance(
             if state & (ACCESSED | MARKED) != ACCESSED {
                 world.memory.set(head, ACCESSED);
                 if state & MARKED != 0 {
-                    clock_ns += take_fault(world, system, task, head);
+                    clock_ns += take_fault(world, system, task, head, clock_ns);
                 }
             }
             if tells {

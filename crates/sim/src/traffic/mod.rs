@@ -6,6 +6,8 @@ pub mod exact;
 pub mod statistical;
 pub mod task;
 
+use std::time::Duration;
+
 use crate::machine::NODES_MAX;
 use crate::machine::memory::{MARKED, Page};
 use crate::machine::world::World;
@@ -45,15 +47,23 @@ fn tell(world: &mut World, system: &mut dyn System, task: &Task, touch: &Touch) 
     }
 }
 
-/// A thread of a task meets a marked entry. Returns what that takes it, in ns.
-fn take_fault(world: &mut World, system: &mut dyn System, task: &mut Task, head: Page) -> f64 {
+/// A thread of a task meets a marked entry, so long after the slice's begin. Returns what that
+/// takes it, in ns.
+fn take_fault(
+    world: &mut World,
+    system: &mut dyn System,
+    task: &mut Task,
+    head: Page,
+    after_ns: f64,
+) -> f64 {
     world.memory.clear(head, MARKED);
     world.counters.hint_faults += 1;
+    let now_ns = world.now_ns + after_ns as u64;
     let fault = Fault {
         head,
         pages: task.region.folio_pages,
         node: task.node,
-        latency_ms: world.now_ms().saturating_sub(world.memory.marked_ms(head)),
+        since_mark: Duration::from_nanos(now_ns.saturating_sub(world.memory.marked_ns(head))),
     };
     let before = world.counters.promoted_in_fault_pages;
     let paid_ns = world.spec.costs.hint_fault_ns + system.hint_fault(world, &fault);

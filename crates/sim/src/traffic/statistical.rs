@@ -170,13 +170,17 @@ impl Flow {
         time_ns: f64,
     ) -> f64 {
         let end_ns = world.now_ns + slice_ns;
+        let threads = task.threads.len() as f64;
         let mut paid_ns = 0.0;
         while paid_ns < time_ns
-            && let Some(head) = self.due.pop(end_ns)
+            && let Some((due_ns, head)) = self.due.pop(end_ns)
         {
+            let after_ns = due_ns.saturating_sub(world.now_ns) as f64;
+            // While all threads wait for faults, nobody touches anything.
+            let after_ns = after_ns.max(paid_ns / threads);
             // It may have been moved, and marked again, since.
             if world.memory.state(head) & MARKED != 0 {
-                paid_ns += take_fault(world, system, task, head);
+                paid_ns += take_fault(world, system, task, head, after_ns);
             }
         }
         paid_ns

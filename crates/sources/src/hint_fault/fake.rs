@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pghot_hotness::{FAULT_CLASSES, FaultBlocks, HintFault, Table, fault_class};
+use pghot_hotness::{
+    FAULT_CLASSES, FaultBlocks, HintFault, Table, fault_class, page_since_mark_ms,
+};
 
 use super::{DESCRIPTOR, counting, quick_faults};
 use crate::bulk::BulkReporter;
@@ -41,11 +43,12 @@ impl Fake for HintFaults {
         let Event::HintFault(since_mark) = event else {
             return;
         };
-        let ms = |time: Duration| time.as_millis();
-        let since_mark_ms = u32::try_from(ms(since_mark)).unwrap_or(u32::MAX);
+        let order = access.pages.ilog2();
+        let since_mark_ms = page_since_mark_ms(since_mark.as_micros() as u64, order);
         let quick = quick_faults(&self.config);
-        let now_ms = ms(now) as u32;
-        let kind = self.blocks.note(&quick, access.head, since_mark_ms, now_ms);
+        let now_ms = now.as_millis() as u32;
+        let folio = (access.head, order);
+        let kind = self.blocks.note(&quick, folio, since_mark_ms, now_ms);
         self.fault_times[fault_class(kind, since_mark_ms)] += 1;
         let rule = match kind {
             HintFault::Left => return,

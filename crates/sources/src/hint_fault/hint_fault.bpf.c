@@ -59,14 +59,15 @@ struct {
 	__type(value, struct fault_block);
 } blocks SEC(".maps");
 
-static __always_inline enum hint_fault kind_of(struct vm_fault *vmf, __u32 since_ms, __u32 now_ms)
+static __always_inline enum hint_fault kind_of(struct vm_fault *vmf, __u32 order, __u32 since_ms,
+					       __u32 now_ms)
 {
 	__u64 page = vmf->address >> PAGE_SHIFT;
 	__u64 key = fault_block_key(bpf_get_current_pid_tgid() >> 32, page);
 	__u32 place = fault_block_place(key);
 	struct fault_block *b = quick.in_bursts ? bpf_map_lookup_elem(&blocks, &place) : NULL;
 
-	return hint_fault_kind(&quick, b, key, page, since_ms, now_ms);
+	return hint_fault_kind(&quick, b, key, page, order, since_ms, now_ms);
 }
 
 static __always_inline const struct hotness_rule *rule_of(enum hint_fault kind)
@@ -88,6 +89,18 @@ static __always_inline void count_time(struct source_stats *s, enum hint_fault k
 
 	if (class < FAULT_CLASSES)
 		s->fault_times[class]++;
+}
+
+/*
+ * Where the scan has marked a part of a mapping, and all CPUs know of it. In the kernel since 3.8;
+ * a program can be attached since 5.5. Without it a large folio whose mark and fault are in the same
+ * jiffy is taken for hot.
+ */
+SEC("?fexit/change_prot_numa")
+int marked(void *ctx)
+{
+	note_visit(bpf_ktime_get_ns());
+	return 0;
 }
 
 /* Per CPU (since 4.6), so that faults on many CPUs do not share a line for being counted. */
@@ -131,9 +144,14 @@ int BPF_PROG(hint_fault, struct folio *folio, struct vm_fault *vmf)
 	}
 
 	__u32 nid = accessing_nid();
-	__u64 now_ms = bpf_ktime_get_ns() / NSEC_PER_MSEC;
+	__u64 now_ns = bpf_ktime_get_ns();
+	__u64 now_ms = now_ns / NSEC_PER_MSEC;
 	__u32 since_ms = since_mark_ms(folio);
-	enum hint_fault kind = kind_of(vmf, since_ms, now_ms);
+
+	if (order && since_ms != UNKNOWN_MS)
+		since_ms = page_since_mark_ms(since_mark_us(since_ms, now_ns), order);
+
+	enum hint_fault kind = kind_of(vmf, order, since_ms, now_ms);
 
 	if (kind == HINT_FAULT_LEFT) {
 		if (is_tracked(head)) {

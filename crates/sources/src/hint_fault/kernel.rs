@@ -13,7 +13,7 @@ use pghot_linux::keeper::Keeper;
 use pghot_linux::probe;
 
 use super::{DESCRIPTOR, counting, quick_faults};
-use crate::kernel::attach::Reporter;
+use crate::kernel::attach::{Reporter, choose};
 use crate::kernel::{Availability, Error, OnKernel, Source, SourceCost, Start};
 use crate::{Config, Descriptor, ReadySample, SourceStats};
 
@@ -44,13 +44,16 @@ mirror! {
 
 struct HintFault {
     reporter: Reporter,
-    _link: libbpf_rs::Link,
+    _links: Vec<libbpf_rs::Link>,
     /// A dry run on a host whose kernel promotes must not stop it; the source only observes.
     only_observes: bool,
 }
 
 /// Where the kernel counts hint faults, with the page at hand.
 const HOOK: &str = "numa_migrate_check";
+
+/// Where the kernel's scan marks a part of a mapping; not every kernel need have it.
+const MARK_HOOK: &str = "change_prot_numa";
 
 fn check(root: &SysRoot) -> Availability {
     let needed = probe::FEATURES.iter().filter(|f| NEEDS.contains(&f.id));
@@ -68,13 +71,24 @@ fn check(root: &SysRoot) -> Availability {
 }
 
 fn start(start: &mut Start<'_>) -> Result<Box<dyn Source>, Error> {
-    let mut reporter = Reporter::load(OBJECT, start.maps, &counting(&start.config))?;
+    let sees_marks = has_function(start.root, MARK_HOOK) == Some(true);
+    let rule = counting(&start.config);
+    let mut reporter = Reporter::load_with(OBJECT, start.maps, &rule, |object| {
+        if sees_marks {
+            choose(object, "marked");
+        }
+        Ok(())
+    })?;
     reporter.set_data(".data.hz", &kernel_hz().unwrap_or(0).to_ne_bytes())?;
     set_quick_faults(&mut reporter, &start.config)?;
-    let link = reporter.attach("hint_fault")?;
+    let mut links = Vec::new();
+    if sees_marks {
+        links.push(reporter.attach("marked")?);
+    }
+    links.push(reporter.attach("hint_fault")?);
     Ok(Box::new(HintFault {
         reporter,
-        _link: link,
+        _links: links,
         only_observes: start.dry_run && tiering_is_on(start.root)?,
     }))
 }

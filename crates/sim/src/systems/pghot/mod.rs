@@ -335,7 +335,7 @@ impl System for Pghot {
             head,
             pages,
             node,
-            latency_ms,
+            since_mark,
         } = *fault;
         let access = FolioAccess {
             head: pfn_of(head),
@@ -344,7 +344,6 @@ impl System for Pghot {
             nid: node as Nid,
             is_hinted: true,
         };
-        let since_mark = Duration::from_millis(latency_ms);
         self.tell(Event::HintFault(since_mark), &access, world);
         // Between two looks at the free space, the kernel may still promote by itself.
         match world.nodes[node].has_plenty() {

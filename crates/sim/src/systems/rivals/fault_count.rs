@@ -98,7 +98,7 @@ impl System for FaultCount {
         };
         self.faults[process] += 1;
         if !world.nodes[node].has_plenty() {
-            let marked = self.faults_at(process, world.memory.marked_ms(head));
+            let marked = self.faults_at(process, world.memory.marked_ns(head) / 1_000_000);
             let since = self.faults[process] / GRAIN * GRAIN - marked / GRAIN * GRAIN;
             if since >= self.threshold {
                 world.counters.refused_cold_pages += u64::from(pages);

@@ -26,11 +26,9 @@ impl System for Numab2 {
 
     fn hint_fault(&mut self, world: &mut World, fault: &Fault) -> f64 {
         let Fault {
-            head,
-            pages,
-            node,
-            latency_ms,
+            head, pages, node, ..
         } = *fault;
+        let latency_ms = fault.latency_ms();
         let reference_ms = world.spec.kernel.hot_threshold_ms;
         let is_hot = self.gates[node].admit(world, node, pages, latency_ms, reference_ms);
         match is_hot {

@@ -9,6 +9,9 @@ use pghot_hotness::Nid;
 use crate::page::Mapped;
 use crate::protocol::RecordReport;
 
+/// Base pages of a huge page.
+const HUGE_PAGES: u32 = 512;
+
 /// Everything that the sentences are made of.
 pub struct Facts {
     /// What lies at the address.
@@ -74,15 +77,21 @@ fn history(record: RecordReport, quick: QuickFault, settings: &Settings) -> Stri
     let threshold = settings.freq_threshold;
     let QuickFault {
         within_ms,
-        soon_ms: _,
+        soon_ms,
         in_bursts,
     } = quick;
-    let one = match (within_ms, in_bursts) {
-        (0, _) => String::new(),
-        (ms, false) => format!(" (or one hint fault within {ms} ms of its mark)"),
-        (ms, true) => {
-            format!(" (or one hint fault within {ms} ms of its mark, or with many neighbours')")
-        }
+    let huge_us = (soon_ms * 1000).div_ceil(HUGE_PAGES);
+    let or_in_burst = if in_bursts {
+        ", or with many neighbours'"
+    } else {
+        ""
+    };
+    let one = match within_ms {
+        0 => String::new(),
+        ms => format!(
+            " (or one hint fault within {ms} ms of its mark, {huge_us} us if it is a huge page\
+             {or_in_burst})"
+        ),
     };
     match record {
         RecordReport { freq: 0, .. } => format!(
@@ -266,8 +275,8 @@ mod tests {
         assert_eq!(
             said(&facts()),
             "The page is in the lower tier, on node 2. No access was seen within the window of \
-             3000 ms; it takes 2 (or one hint fault within 125 ms of its mark, or with many \
-             neighbours') to make it ready."
+             3000 ms; it takes 2 (or one hint fault within 125 ms of its mark, 16 us if it is a \
+             huge page, or with many neighbours') to make it ready."
         );
         let record = Some(RecordReport {
             freq: 1,
@@ -278,7 +287,8 @@ mod tests {
             said(&Facts { record, ..facts() }),
             "The page is in the lower tier, on node 2. 1 of 2 accesses within 3000 ms were seen, \
              the last about 512 ms ago: it is not hot enough. It takes 2 (or one hint \
-             fault within 125 ms of its mark, or with many neighbours')."
+             fault within 125 ms of its mark, 16 us if it is a huge page, or with many \
+             neighbours')."
         );
         let tail = Mapped::Present { pfn: 9, head: 7 };
         assert!(

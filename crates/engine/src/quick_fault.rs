@@ -10,7 +10,9 @@ pub(crate) const QUICK_FAULT_MS: Tunable = Tunable {
     kind: Kind::Number,
     doc: "A hint fault makes its page ready if it comes within this time of the kernel's mark: a \
           page that is touched so soon is touched often. So a page of a large process, which the \
-          kernel's scan comes to less than once per window, is found hot at one look. While the \
+          kernel's scan comes to less than once per window, is found hot at one look. Of a large \
+          folio the time counts as many times as it has pages, and must be within 8 ms: a huge \
+          page is hot within 16 us. While the \
           top tier is full and pages change places, it is the limit of a shorter time that follows \
           from what goes; while it has room, or pages that were idle for seconds, faults that many \
           neighbours come with are as good. 0 counts every fault once.",

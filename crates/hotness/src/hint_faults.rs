@@ -79,8 +79,8 @@ impl FaultBlocks {
     }
 }
 
-/// The time since the mark, in µs, for each page of a folio of 2^order pages, in ms: so many times as
-/// long, because the folio is touched as often as all of them together.
+/// The time since the mark, in µs, for each page of a folio of 2^order pages, in ms: so many times
+/// as long, because the folio is touched as often as all of them together.
 pub fn page_since_mark_ms(since_mark_us: u64, order: u32) -> u32 {
     // SAFETY: a pure function of its arguments.
     unsafe { ffi::pghot_page_since_mark_ms(since_mark_us, order) }

@@ -8,8 +8,8 @@ use std::path::Path;
 use pghot_sim::run::Simulation;
 use pghot_sim::scenario::Scenario;
 
-/// Nine accesses of ten go to a fifth of the huge pages, which lies in the lower tier; for that there
-/// is room in the top tier, and for little more.
+/// Nine accesses of ten go to a fifth of the huge pages, which lies in the lower tier; for that
+/// there is room in the top tier, and for little more.
 const SCENARIO: &str = "\
     name = 'x'\nseconds = 600\nmode = 'statistical'\nslice_us = 2000\n\
     [[machine.node]]\nmemory_mib = 256\ncpus = 2\nlatency_ns = [100, 200]\n\

@@ -94,18 +94,19 @@ static __always_inline __u32 since_mark_ms(struct folio *folio)
 }
 
 /* Processes that were visited lately, by a hash of their tgid: who comes later takes the place. */
-#define VISITS_SHIFT 10
-#define USEC_PER_SEC 1000000
+#define VISITS_SHIFT  10
+#define USEC_PER_SEC  1000000
 #define NSEC_PER_USEC 1000
 
 struct visit {
 	__u64 tgid;
-	__u64 end_ns;
+	__u64 end_ns; /* 0: under way */
 };
 
 /*
  * When the scan last was through with marking: milliseconds do not tell large folios apart, of
- * which all are touched at once. An array, because to find a place must not fail nor take a lock.
+ * which all are touched at once. Other threads fault before the one that marks goes on: as soon as
+ * their TLBs are flushed. An array, because to find a place must not fail nor take a lock.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -121,8 +122,8 @@ static __always_inline struct visit *visit_of(__u64 tgid)
 	return bpf_map_lookup_elem(&visits, &place);
 }
 
-/* To be called by a thread that has just marked memory of its process. */
-static __always_inline void note_visit(__u64 now_ns)
+/* To be called by a thread that begins to mark memory of its process, with 0, and at the end. */
+static __always_inline void note_visit(__u64 end_ns)
 {
 	__u64 tgid = bpf_get_current_pid_tgid() >> 32;
 	struct visit *v = visit_of(tgid);
@@ -130,12 +131,12 @@ static __always_inline void note_visit(__u64 now_ns)
 	if (!v)
 		return;
 	v->tgid = tgid;
-	v->end_ns = now_ns;
+	v->end_ns = end_ns;
 }
 
 /*
  * The same as since_mark_ms(), which must be known, in us: since the end of the process's last
- * visit, if that is when the page was marked, as far as jiffies tell.
+ * visit, or none while it is under way, if the page was marked then, as far as jiffies tell.
  */
 static __always_inline __u64 since_mark_us(__u32 since_ms, __u64 now_ns)
 {
@@ -147,10 +148,12 @@ static __always_inline __u64 since_mark_us(__u32 since_ms, __u64 now_ns)
 	if (!v || v->tgid != tgid)
 		return marked_us;
 
-	__u64 visit_us = (now_ns - v->end_ns) / NSEC_PER_USEC;
+	__u64 visit_us = v->end_ns ? (now_ns - v->end_ns) / NSEC_PER_USEC : 0;
 
-	/* Both times are of a jiffy's begin, and the visit itself may take that long. */
-	return marked_us > visit_us + 2 * jiffy_us ? marked_us : visit_us;
+	/* Two jiffies, for the visit itself may take that long. */
+	if (marked_us > visit_us + 2 * jiffy_us || visit_us > marked_us + 2 * jiffy_us)
+		return marked_us;
+	return visit_us;
 }
 
 #endif

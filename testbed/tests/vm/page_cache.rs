@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use pghot_testbed::{Status, Vm};
 use serde_json::Value;
 
-use crate::rig::{Daemon, finish, kernel_settings, number, outcome, source, start_pagecache};
+use crate::rig::{
+    Daemon, finish, kernel_settings, number, outcome, source, start_pagecache, start_workload,
+};
 use crate::{Ctx, Test};
 
 pub const TESTS: &[Test] = &[
@@ -32,6 +34,13 @@ pub const TESTS: &[Test] = &[
         watched_while_it_pays,
     )
     // Files of others may lie in node 2.
+    .fresh()
+    .each_kernel(),
+    Test::new(
+        "reclaim_spares_what_is_read_often",
+        "tiered3-disk",
+        reclaim_spares_what_is_read_often,
+    )
     .fresh()
     .each_kernel(),
     Test::new("files_may_vanish", "tiered3-disk", files_may_vanish),
@@ -263,6 +272,62 @@ fn watched_while_it_pays(ctx: &mut Ctx) -> Result<()> {
     })?;
     reader.kill()?;
     daemon.stop()?;
+    unmount(vm)
+}
+
+const GENERATIONS: &str = "/sys/kernel/debug/lru_gen";
+
+/// The memcg, and its oldest and youngest generation on node 0.
+fn generations(vm: &Vm) -> Result<(String, u64, u64)> {
+    let list = vm.read(GENERATIONS)?;
+    let (mut memcg, mut nid, mut seqs) = ("", "", Vec::new());
+    for line in list.lines() {
+        match line.split_whitespace().collect::<Vec<_>>()[..] {
+            ["memcg", id, ..] => memcg = id,
+            ["node", id] => nid = id,
+            [seq, ..] if nid == "0" => seqs.push(seq.parse()?),
+            _ => {}
+        }
+    }
+    match seqs[..] {
+        [oldest, .., youngest] => Ok((memcg.to_owned(), oldest, youngest)),
+        _ => bail!("no generations: {list}"),
+    }
+}
+
+/// Reads leave no trace in page tables, but the kernel counts them: what is read again and again
+/// stays when the oldest generations are evicted, and what is not goes.
+fn reclaim_spares_what_is_read_often(ctx: &mut Ctx) -> Result<()> {
+    let vm = &ctx.vm;
+    mount_disk(vm)?;
+    vm.write("/sys/kernel/mm/numa/demotion_enabled", "1")?;
+    let mut flags = vec!["--file", FILE, "--size-mib", "64", "--hot-percent", "25"];
+    flags.extend([
+        "--home",
+        "0",
+        "--fast",
+        "0",
+        "--cpus",
+        "0",
+        "--seconds",
+        "30",
+    ]);
+    let (reader, _) = start_workload(vm, "pagecache", &flags)?;
+    for _ in 0..6 {
+        std::thread::sleep(Duration::from_secs(2));
+        let (memcg, oldest, youngest) = generations(vm)?;
+        for command in [
+            format!("- {memcg} 0 {oldest} 200 100000\n"),
+            format!("+ {memcg} 0 {youngest} 200 1\n"),
+        ] {
+            vm.write(GENERATIONS, command)?;
+        }
+    }
+    let done = finish(reader)?;
+    println!("{done}");
+    let (hot, cold) = (4096.0, 12288.0);
+    ensure!(number(&done, "/nodes/2")? > 0.9 * cold, "{done}");
+    ensure!(number(&done, "/hot_left")? < 0.05 * hot, "{done}");
     unmount(vm)
 }
 

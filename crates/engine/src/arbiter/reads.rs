@@ -6,9 +6,9 @@
 //!
 //! - *Only where there is something to see*: page cache in the lower tier, [`CACHE_PAGES_MIN`] at
 //!   least.
-//! - *Only into free memory.* Reclaim does not see reads either, so page cache in the top tier
-//!   looks idle however often it is read. Were it to change places with what is read below, the two
-//!   would do so for ever.
+//! - *Only into free memory.* Two reads within the window make a page ready. Many more would have
+//!   to come to pay for a page that goes down for it, and for the reads that are watched meanwhile;
+//!   records do not count so far.
 //! - *As many reads as pay*: [`READS_PER_PROMOTION`] for each page that was found so and went up,
 //!   and [`READS_FREE_PER_S`] a second, to see whether that has changed.
 //! - *What came in vain is paid off first*: after [`TRIAL_READS`] that nothing pays for it rests,

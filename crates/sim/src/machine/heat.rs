@@ -16,6 +16,10 @@ use super::rates::{Alike, Rates};
 /// Reclaim goes through a block in less.
 const ONE_LOOK_NS: u64 = 1_000_000_000;
 
+/// Page cache that was read so often since reclaim came to it last is spared: the kernel counts to
+/// as many in the page's flags (`LRU_REFS_WIDTH` of `mm/vmscan.c`, since 6.8).
+const SPARED_READS: u32 = 4;
+
 /// The accessed bits of the machine.
 pub enum Heat {
     /// They are in the pages' states.
@@ -41,9 +45,10 @@ pub struct Drawn {
 struct Dice {
     random: XorShift,
     last: Alike,
-    /// For which time, and which state of the rates, that is true: (since, now, version).
-    last_of: (u64, u64, u64),
-    /// That a bit is set, of those pages.
+    /// For which time, which state of the rates and how many accesses at least that is true:
+    /// (since, now, version, accesses).
+    last_of: (u64, u64, u64, u32),
+    /// That there were as many, of those pages.
     chance: f64,
 }
 
@@ -61,7 +66,7 @@ impl Drawn {
                     heads: 0..0,
                     expected: 0.0,
                 },
-                last_of: (0, 0, 0),
+                last_of: (0, 0, 0, 0),
                 chance: 0.0,
             }),
         }
@@ -80,12 +85,31 @@ impl Drawn {
 
     /// Whether a folio had any access from one moment to another.
     fn draw(&self, memory: &Memory, head: Page, since_ns: u64, now_ns: u64) -> bool {
+        self.draw_at_least(1, memory, head, since_ns, now_ns)
+    }
+
+    /// Whether it had so many at least: by Poisson's distribution.
+    fn draw_at_least(
+        &self,
+        least: u32,
+        memory: &Memory,
+        head: Page,
+        since_ns: u64,
+        now_ns: u64,
+    ) -> bool {
         let dice = &mut *self.dice.borrow_mut();
-        let of = (since_ns, now_ns, self.rates.version());
+        let of = (since_ns, now_ns, self.rates.version(), least);
         if dice.last_of != of || !dice.last.heads.contains(&head) {
             dice.last = self.rates.expected(memory, head, since_ns, now_ns);
             dice.last_of = of;
-            dice.chance = 1.0 - (-dice.last.expected).exp();
+            let expected = dice.last.expected;
+            let mut so_many = (-expected).exp();
+            let mut fewer = 0.0;
+            for number in 1..=least {
+                fewer += so_many;
+                so_many *= expected / f64::from(number);
+            }
+            dice.chance = 1.0 - fewer;
         }
         // Cheap for the common cases: never accessed, and accessed all the time.
         if dice.last.expected <= 0.0 {
@@ -179,6 +203,18 @@ impl Heat {
             Heat::Drawn(drawn) => {
                 let [since, _] = drawn.looks_ns[(head / HUGE_PAGES) as usize];
                 drawn.draw(memory, head, since, now_ns)
+            }
+        }
+    }
+
+    /// Reclaim comes to page cache that nobody maps: whether it was read often since it came there
+    /// last. The exact mode takes one read for often.
+    pub fn take_often_read(&mut self, memory: &mut Memory, head: Page, now_ns: u64) -> bool {
+        match self {
+            Heat::Bits => self.clear_one(memory, head),
+            Heat::Drawn(drawn) => {
+                let since = drawn.since_last_look(head, now_ns, ONE_LOOK_NS);
+                drawn.draw_at_least(SPARED_READS, memory, head, since, now_ns)
             }
         }
     }

@@ -83,19 +83,32 @@ static __always_inline const struct hotness_rule *rule_of(enum hint_fault kind)
 	}
 }
 
+/* Not static, so that it is verified once and by itself, not on each way that leads here. */
+__noinline __u32 class_of(__u32 kind, __u32 since_ms)
+{
+	return hint_fault_class(kind, since_ms);
+}
+
 static __always_inline void count_time(struct source_stats *s, enum hint_fault kind, __u32 since_ms)
 {
-	__u32 class = hint_fault_class(kind, since_ms);
+	__u32 class = class_of(kind, since_ms);
 
 	if (class < FAULT_CLASSES)
 		s->fault_times[class]++;
 }
 
 /*
- * Where the scan has marked a part of a mapping, and all CPUs know of it. In the kernel since 3.8;
- * a program can be attached since 5.5. Without it a large folio whose mark and fault are in the same
- * jiffy is taken for hot.
+ * Where the scan marks a part of a mapping, and where that is done and all CPUs know of it. In the
+ * kernel since 3.8; programs can be attached since 5.5. Without them a large folio whose mark and
+ * fault are in the same jiffy is taken for hot.
  */
+SEC("?fentry/change_prot_numa")
+int marking(void *ctx)
+{
+	note_visit(0);
+	return 0;
+}
+
 SEC("?fexit/change_prot_numa")
 int marked(void *ctx)
 {

@@ -71,21 +71,23 @@ fn check(root: &SysRoot) -> Availability {
 }
 
 fn start(start: &mut Start<'_>) -> Result<Box<dyn Source>, Error> {
-    let sees_marks = has_function(start.root, MARK_HOOK) == Some(true);
+    let at_marks = match has_function(start.root, MARK_HOOK) {
+        Some(true) => vec!["marking", "marked"],
+        _ => Vec::new(),
+    };
     let rule = counting(&start.config);
     let mut reporter = Reporter::load_with(OBJECT, start.maps, &rule, |object| {
-        if sees_marks {
-            choose(object, "marked");
+        for program in &at_marks {
+            choose(object, program);
         }
         Ok(())
     })?;
     reporter.set_data(".data.hz", &kernel_hz().unwrap_or(0).to_ne_bytes())?;
     set_quick_faults(&mut reporter, &start.config)?;
     let mut links = Vec::new();
-    if sees_marks {
-        links.push(reporter.attach("marked")?);
+    for program in at_marks.iter().chain(&["hint_fault"]) {
+        links.push(reporter.attach(program)?);
     }
-    links.push(reporter.attach("hint_fault")?);
     Ok(Box::new(HintFault {
         reporter,
         _links: links,

@@ -4,7 +4,7 @@
 //!
 //! After `mm/vmscan.c` of 6.12 and 7.2. What the walk missed is found at the door: a folio of the
 //! oldest generation that was accessed after all goes to the youngest; one of page cache that
-//! nobody maps, of which no walk knows, to the next.
+//! nobody maps, of which no walk knows, to the next if it was read often.
 //!
 //! Approximated: a folio that comes to the node is of the youngest generation, also if it comes
 //! back. Left out: tiers within a generation and their feedback from refaults, since nothing is
@@ -114,5 +114,9 @@ fn was_touched_since(world: &mut World, head: Page) -> bool {
     // Whose bit DAMON cleared, it has marked.
     let was_seen = world.memory.state(head) & ACTIVE != 0;
     world.memory.clear(head, ACTIVE);
-    ask(world, head, Heat::take_touched) || was_seen
+    let how = match world.memory.is_mapped(head) {
+        true => Heat::take_touched,
+        false => Heat::take_often_read,
+    };
+    ask(world, head, how) || was_seen
 }

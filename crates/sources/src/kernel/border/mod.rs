@@ -97,6 +97,7 @@ fn objects() -> Vec<(&'static str, Object, Sides, Vec<&'static Shape>)> {
     ]);
     let hint_fault = sides([
         ("map blocks", Nothing("the program's own")),
+        ("map visits", Nothing("the program's own")),
         ("section .data.quick", Is(named("quick_faults"))),
         ("section .data.hz", Is(u32::SHAPE)),
         ("section .data.place", Nothing("the program's own")),

@@ -6,6 +6,7 @@ use crate::measures::with_commas;
 use crate::preset::SWEPT;
 use crate::summary::{Group, Line, Runs};
 use crate::systems;
+use crate::workloads;
 
 /// The runs of a workload, and what comes of them.
 pub(super) struct Row {
@@ -34,7 +35,7 @@ pub(super) fn short_table(data: &Value) -> String {
         let percent = |system| signed(row.against_none(system));
         text += &format!(
             "| {} | {} | {} | {} | {} | {} |\n",
-            row.group.workload,
+            row.name(),
             row.group.kernel,
             percent("numab2"),
             percent("damon"),
@@ -72,7 +73,7 @@ fn table_of(rows: &[Row], is_shown: impl Fn(&str) -> bool) -> String {
         let cells: Vec<String> = systems.iter().map(|system| row.cell(system)).collect();
         text += &format!(
             "| {} | {} | {} | {} | {} |\n",
-            row.group.workload,
+            row.name(),
             row.group.kernel,
             row.length(),
             cells.join(" | "),
@@ -92,6 +93,19 @@ fn median(line: &Line, measure: &str) -> Option<f64> {
 }
 
 impl Row {
+    /// The workload, and its kind of memory where that is not the usual one of several.
+    fn name(&self) -> String {
+        let Group {
+            workload, backing, ..
+        } = &self.group;
+        let has_anon = workloads::find(workload).is_some_and(|it| it.backings.contains(&"anon"));
+        match backing.as_str() {
+            "anon" => workload.clone(),
+            _ if !has_anon => workload.clone(),
+            other => format!("{workload}, {other}"),
+        }
+    }
+
     /// Modelled time, in s.
     pub(super) fn total_s(&self, system: &str) -> Option<f64> {
         self.group.line(system).map(|line| line.total_s.median)
@@ -204,5 +218,19 @@ pub(super) mod tests {
         let rows: Vec<&str> = short.lines().collect();
         assert_eq!(rows[2], "| lost | 6.12 | -50.0 % | – | -25.0 % | -75.0 % |");
         assert_eq!(sweep_table(&data).lines().count(), 2, "nobody swept");
+    }
+
+    #[test]
+    fn another_kind_of_memory_is_named() {
+        let row = |workload, backing: &str| {
+            let mut group = stored(workload, &[("none", &[1.0])]);
+            group["backing"] = backing.into();
+            let table = short_table(&json!({"groups": [group]}));
+            let rows: Vec<&str> = table.lines().collect();
+            rows[2].split(" | ").next().map(str::to_owned)
+        };
+        assert_eq!(row("promote", "anon").unwrap(), "| promote");
+        assert_eq!(row("promote", "thp").unwrap(), "| promote, thp");
+        assert_eq!(row("sparse", "thp").unwrap(), "| sparse", "it has no other");
     }
 }

@@ -9,9 +9,6 @@ use pghot_hotness::Nid;
 use crate::page::Mapped;
 use crate::protocol::RecordReport;
 
-/// Base pages of a huge page.
-const HUGE_PAGES: u32 = 512;
-
 /// Everything that the sentences are made of.
 pub struct Facts {
     /// What lies at the address.
@@ -75,22 +72,16 @@ fn place(facts: &Facts) -> String {
 fn history(record: RecordReport, quick: QuickFault, settings: &Settings) -> String {
     let window_ms = settings.freq_window_ms;
     let threshold = settings.freq_threshold;
-    let QuickFault {
-        within_ms,
-        soon_ms,
-        in_bursts,
-    } = quick;
-    let huge_us = (soon_ms * 1000).div_ceil(HUGE_PAGES);
-    let or_in_burst = if in_bursts {
-        ", or with many neighbours'"
-    } else {
-        ""
+    let or_in_burst = match quick.in_bursts {
+        true => ", or with many neighbours'",
+        false => "",
     };
-    let one = match within_ms {
+    let one = match quick.within_ms {
         0 => String::new(),
         ms => format!(
-            " (or one hint fault within {ms} ms of its mark, {huge_us} us if it is a huge page\
-             {or_in_burst})"
+            " (or one hint fault within {ms} ms of its mark, {} us if it is a huge page\
+             {or_in_burst})",
+            quick.huge_within_us()
         ),
     };
     match record {

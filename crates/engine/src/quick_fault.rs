@@ -40,7 +40,17 @@ pub struct QuickFault {
     pub in_bursts: bool,
 }
 
+/// Base pages of a huge page.
+const HUGE_PAGES: u32 = 512;
+
 impl QuickFault {
+    /// How soon after its mark a huge page must be touched: it is touched as often as all of its
+    /// pages together, and must be as hot as those that come soonest.
+    pub fn huge_within_us(&self) -> u32 {
+        let of_page_us = self.soon_ms.min(self.within_ms).saturating_mul(1000);
+        of_page_us.div_ceil(HUGE_PAGES)
+    }
+
     /// As long as there is room.
     pub fn as_set(settings: &Settings) -> QuickFault {
         QuickFault {

@@ -64,9 +64,15 @@ HOTNESS_FN __u64 fault_block_key(__u32 tgid, __u64 page)
 	return (__u64)tgid << 32 | page >> BLOCK_PAGES_SHIFT;
 }
 
+/* Among 2^shift places, by a hash. */
+HOTNESS_FN __u32 hashed_place(__u64 key, __u32 shift)
+{
+	return key * 0x9e3779b97f4a7c15ull >> (64 - shift);
+}
+
 HOTNESS_FN __u32 fault_block_place(__u64 key)
 {
-	return key * 0x9e3779b97f4a7c15ull >> (64 - FAULT_BLOCKS_SHIFT);
+	return hashed_place(key, FAULT_BLOCKS_SHIFT);
 }
 
 /* Of the page before or after; those beyond the block's ends wrap. */

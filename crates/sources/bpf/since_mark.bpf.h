@@ -10,6 +10,7 @@
 #define PGHOT_SINCE_MARK_BPF_H
 
 #include "folio.bpf.h"
+#include "hint_faults.h"
 
 #define UNKNOWN_MS   0xffffffffu
 #define MSEC_PER_SEC 1000
@@ -117,7 +118,7 @@ struct {
 
 static __always_inline struct visit *visit_of(__u64 tgid)
 {
-	__u32 place = tgid * 0x9e3779b97f4a7c15ull >> (64 - VISITS_SHIFT);
+	__u32 place = hashed_place(tgid, VISITS_SHIFT);
 
 	return bpf_map_lookup_elem(&visits, &place);
 }

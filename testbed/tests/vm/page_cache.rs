@@ -302,16 +302,8 @@ fn reclaim_spares_what_is_read_often(ctx: &mut Ctx) -> Result<()> {
     mount_disk(vm)?;
     vm.write("/sys/kernel/mm/numa/demotion_enabled", "1")?;
     let mut flags = vec!["--file", FILE, "--size-mib", "64", "--hot-percent", "25"];
-    flags.extend([
-        "--home",
-        "0",
-        "--fast",
-        "0",
-        "--cpus",
-        "0",
-        "--seconds",
-        "30",
-    ]);
+    flags.extend(["--home", "0", "--fast", "0"]);
+    flags.extend(["--cpus", "0", "--seconds", "30"]);
     let (reader, _) = start_workload(vm, "pagecache", &flags)?;
     for _ in 0..6 {
         std::thread::sleep(Duration::from_secs(2));

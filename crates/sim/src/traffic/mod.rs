@@ -47,7 +47,7 @@ fn tell(world: &mut World, system: &mut dyn System, task: &Task, touch: &Touch) 
     }
 }
 
-/// A thread of a task meets a marked entry, so long after the slice's begin. Returns what that
+/// A thread of a task meets a marked entry, `after_ns` after the slice began. Returns what that
 /// takes it, in ns.
 fn take_fault(
     world: &mut World,

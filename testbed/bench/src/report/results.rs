@@ -93,16 +93,12 @@ fn median(line: &Line, measure: &str) -> Option<f64> {
 }
 
 impl Row {
-    /// The workload, and its kind of memory where that is not the usual one of several.
+    /// The workload, and its kind of memory unless that is its first.
     fn name(&self) -> String {
-        let Group {
-            workload, backing, ..
-        } = &self.group;
-        let has_anon = workloads::find(workload).is_some_and(|it| it.backings.contains(&"anon"));
-        match backing.as_str() {
-            "anon" => workload.clone(),
-            _ if !has_anon => workload.clone(),
-            other => format!("{workload}, {other}"),
+        let (name, backing) = (&self.group.workload, &self.group.backing);
+        match workloads::find(name).and_then(|it| it.backings.first()) {
+            Some(first) if first != backing => format!("{name}, {backing}"),
+            _ => name.clone(),
         }
     }
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import ray
 
-from pghot_fleet import cluster, runner
+from pghot_fleet import cluster, runner, scratch
 from pghot_fleet.cluster import Input, Progress
 from pghot_fleet.runner import FOLDER, Failed
 
@@ -90,7 +90,7 @@ def _run(binary: Input, file: Input, machine: Input | None, flags: list[str], be
     """What a worker does: all runs about one file, with those `before` that need not run again."""
     if machine is not None:
         flags = [*flags, "--machine", str(machine.here())]
-    with tempfile.TemporaryDirectory(prefix=FOLDER) as out:
+    with tempfile.TemporaryDirectory(prefix=FOLDER, dir=scratch.folder()) as out:
         # No other task asks about it: a worker does not keep the profiles of a fleet.
         path = file.into(pathlib.Path(out))
         runs = _runs(path.parent, file.name)

@@ -6,21 +6,18 @@ run the same one.
 
 from __future__ import annotations
 
-import atexit
 import dataclasses
-import functools
 import hashlib
 import itertools
 import pathlib
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 import ray
 
-from pghot_fleet.runner import FOLDER, Failed, Killed
+from pghot_fleet import scratch
+from pghot_fleet.runner import Failed, Killed
 
 #: What a task is for.
 Key = TypeVar("Key")
@@ -59,7 +56,7 @@ class Input:
 
     def here(self) -> pathlib.Path:
         """Where this worker has it for all of its tasks; it is fetched once."""
-        folder = _kept() / self.digest
+        folder = scratch.folder() / self.digest
         folder.mkdir(exist_ok=True)
         path = folder / self.name
         return path if path.exists() else self.into(folder)
@@ -72,14 +69,6 @@ class Input:
         part.chmod(0o700)
         part.rename(path)
         return path
-
-
-@functools.cache
-def _kept() -> pathlib.Path:
-    """A folder of this worker, which goes when it ends."""
-    folder = tempfile.mkdtemp(prefix=FOLDER)
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return pathlib.Path(folder)
 
 
 def remote(task: Callable[..., object], retries: int) -> ray.remote_function.RemoteFunction:

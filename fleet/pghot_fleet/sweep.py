@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import ray
 
-from pghot_fleet import cluster, runner
+from pghot_fleet import cluster, runner, scratch
 from pghot_fleet.cluster import Input, Progress
 from pghot_fleet.runner import FOLDER, Plan
 
@@ -62,7 +62,7 @@ def sweep(
 def _run_shard(binary: Input, scenario: Input, flags: list[str], shard: str) -> bytes:
     """What a worker does."""
     path = str(scenario.here())
-    with tempfile.TemporaryDirectory(prefix=FOLDER) as out:
+    with tempfile.TemporaryDirectory(prefix=FOLDER, dir=scratch.folder()) as out:
         said = runner.run(binary.here(), ["sim", "sweep", path, *flags, "--shard", shard, "--jobs", "1", "--out", out])
         return pathlib.Path(said.strip()).read_bytes()
 

@@ -186,6 +186,31 @@ class Fleet(unittest.TestCase):
         self.assertFalse(pathlib.Path("killed-0").exists())
         until("the other shards end too", lambda: process_of("--shard") is None)
 
+    def test_what_a_killed_worker_leaves_is_removed_by_the_next(self) -> None:
+        code = "import time; from pghot_fleet import scratch; print(scratch.folder(), flush=True); time.sleep(600)"
+
+        def begin() -> tuple[subprocess.Popen, pathlib.Path]:
+            env = {**os.environ, "TMPDIR": str(self.dir)}
+            worker = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=env)
+            self.addCleanup(worker.stdout.close)
+            self.addCleanup(worker.wait)
+            self.addCleanup(worker.kill)
+            folder = pathlib.Path(worker.stdout.readline().strip())
+            (folder / "pghot").write_text("large")
+            return worker, folder
+
+        (killed, left), (_, living) = begin(), begin()
+        foreign = self.dir / "pghot-fleet-worker-without-a-lock"
+        foreign.mkdir()
+        killed.kill()
+        killed.wait()
+        self.assertTrue((left / "pghot").exists())
+        _, next_one = begin()
+        self.assertFalse(left.exists())
+        for folder in (living, next_one):
+            self.assertTrue((folder / "pghot").exists())
+        self.assertTrue(foreign.exists())
+
     def test_what_is_wrong_is_told_in_the_words_of_pghot(self) -> None:
         plan = pghot_fleet.Plan(("nonsense",), {}, (50,))
         with self.assertRaisesRegex(pghot_fleet.Failed, "nonsense"):

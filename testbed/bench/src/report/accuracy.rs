@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use crate::measures::with_commas;
 use crate::model::Pair;
+use crate::workloads;
 
 /// Of the data of the repository.
 pub fn table(data: &Value) -> String {
@@ -49,7 +50,7 @@ fn row(pair: &Pair) -> String {
     };
     format!(
         "| {}{star} | {} | {:.0} | {} | {} | {} | {} | {} | {:.2} / {:.2} |\n",
-        pair.setting.workload,
+        workloads::shown(&pair.setting.workload, &pair.setting.backing),
         pair.setting.system,
         guest.elapsed_s,
         share(0),
@@ -105,5 +106,8 @@ mod tests {
              0.00 / 0.00 |"
         );
         assert!(rows[8].starts_with("| skewed |"));
+        let mut huge = pair("skewed", 1000);
+        huge.setting.backing = "thp".into();
+        assert!(of_pairs(&[huge]).contains("\n| skewed, thp |"));
     }
 }

@@ -93,13 +93,8 @@ fn median(line: &Line, measure: &str) -> Option<f64> {
 }
 
 impl Row {
-    /// The workload, and its kind of memory unless that is its first.
     fn name(&self) -> String {
-        let (name, backing) = (&self.group.workload, &self.group.backing);
-        match workloads::find(name).and_then(|it| it.backings.first()) {
-            Some(first) if first != backing => format!("{name}, {backing}"),
-            _ => name.clone(),
-        }
+        workloads::shown(&self.group.workload, &self.group.backing)
     }
 
     /// Modelled time, in s.

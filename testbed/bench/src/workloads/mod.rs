@@ -222,6 +222,14 @@ pub fn find(name: &str) -> Option<Workload> {
     all().find(|workload| workload.name == name)
 }
 
+/// A workload in a table: its name, and its kind of memory unless that is its first.
+pub fn shown(name: &str, backing: &str) -> String {
+    match find(name).and_then(|workload| workload.backings.first()) {
+        Some(first) if *first != backing => format!("{name}, {backing}"),
+        _ => name.to_owned(),
+    }
+}
+
 impl Workload {
     /// What has to be in the guest's `/bin`; fails with a sentence if something is missing.
     pub fn binaries(&self) -> Result<Vec<PathBuf>> {

@@ -9,14 +9,13 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 
 import ray
 
 from pghot_fleet import cluster, runner, scratch
 from pghot_fleet.cluster import Input, Progress
-from pghot_fleet.runner import FOLDER, Failed
+from pghot_fleet.runner import Failed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,7 +89,7 @@ def _run(binary: Input, file: Input, machine: Input | None, flags: list[str], be
     """What a worker does: all runs about one file, with those `before` that need not run again."""
     if machine is not None:
         flags = [*flags, "--machine", str(machine.here())]
-    with tempfile.TemporaryDirectory(prefix=FOLDER, dir=scratch.folder()) as out:
+    with scratch.of_task() as out:
         # No other task asks about it: a worker does not keep the profiles of a fleet.
         path = file.into(pathlib.Path(out))
         runs = _runs(path.parent, file.name)

@@ -35,6 +35,11 @@ def folder() -> pathlib.Path:
     return path
 
 
+def of_task() -> tempfile.TemporaryDirectory[str]:
+    """One in it, for as long as a task runs."""
+    return tempfile.TemporaryDirectory(prefix=FOLDER, dir=folder())
+
+
 def _remove_left() -> None:
     """Removes the folders of this user whose process has ended."""
     for path in pathlib.Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):

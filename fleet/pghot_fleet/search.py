@@ -7,7 +7,6 @@ import dataclasses
 import os
 import pathlib
 import statistics
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 
 import optuna
@@ -15,7 +14,7 @@ import ray
 
 from pghot_fleet import cluster, runner, scratch
 from pghot_fleet.cluster import Input
-from pghot_fleet.runner import FOLDER, Plan
+from pghot_fleet.runner import Plan
 
 #: Of a setting: `(lowest, highest)` of whole numbers, or a list of what it may be.
 Range = tuple[int, int] | list[str]
@@ -108,7 +107,7 @@ def _suggest(trial: optuna.Trial, name: str, values: Range) -> object:
 def _run_trial(binary: Input, scenario: Input, flags: Sequence[str]) -> float:
     """What a worker does: the median slowdown of all seeds, in percent."""
     path = str(scenario.here())
-    with tempfile.TemporaryDirectory(prefix=FOLDER, dir=scratch.folder()) as out:
+    with scratch.of_task() as out:
         runner.run(binary.here(), ["sim", "sweep", path, *flags, "--jobs", "1", "--out", out])
         with pathlib.Path(out, "sweep.csv").open(newline="") as rows:
             return statistics.median(float(row["slowdown_percent"]) for row in csv.DictReader(rows))

@@ -62,7 +62,7 @@ def sweep(
 def _run_shard(binary: Input, scenario: Input, flags: list[str], shard: str) -> bytes:
     """What a worker does."""
     path = str(scenario.here())
-    with tempfile.TemporaryDirectory(prefix=FOLDER, dir=scratch.folder()) as out:
+    with scratch.of_task() as out:
         said = runner.run(binary.here(), ["sim", "sweep", path, *flags, "--shard", shard, "--jobs", "1", "--out", out])
         return pathlib.Path(said.strip()).read_bytes()
 

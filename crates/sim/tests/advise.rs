@@ -207,7 +207,8 @@ fn work_that_is_never_done_in_time_is_refused() {
     assert!(error.to_string().starts_with("seconds: "), "{error}");
 }
 
-/// The constants are the published error.
+/// The constants cover the published error and are at most a tenth wider: rows that are measured
+/// anew do not move an interval by themselves.
 #[test]
 fn the_models_factors_are_those_of_the_published_comparison() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/data/model.json");
@@ -229,7 +230,7 @@ fn the_models_factors_are_those_of_the_published_comparison() {
         assert!(factors.len() >= 20, "{system}");
         let of_eight_seven = factors[7 * factors.len() / 8];
         assert!(
-            (of_eight_seven - factor).abs() < 0.01,
+            (of_eight_seven - 0.01..1.1 * of_eight_seven).contains(&factor),
             "{system}: {of_eight_seven}, of {} measurements",
             factors.len()
         );

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pghot_engine::demoter::{Lruvec, Reclaim, Unable};
+use pghot_engine::demoter::{Exchanged, Lruvec, Reclaim, Unable};
 use pghot_engine::exchange::Fates;
 use pghot_engine::{Batch, Found, Machine, Outcome, Pid, Place, Program};
 use pghot_hotness::{Nid, Pfn};
@@ -122,6 +122,18 @@ impl<T: Reclaim> Reclaim for Beating<T> {
 
     fn look_at(&mut self, places: &[Place]) -> Fates {
         self.asked().look_at(places)
+    }
+
+    fn huge_share(&mut self, nid: Nid) -> f64 {
+        self.asked().huge_share(nid)
+    }
+
+    fn program(&mut self, pid: Pid) -> Option<Program> {
+        self.asked().program(pid)
+    }
+
+    fn exchange_huge(&mut self, nid: Nid, down: &[Place], up: &[Place]) -> Exchanged {
+        self.asked().exchange_huge(nid, down, up)
     }
 
     fn demote(&mut self, nid: Nid, memcg_id: u64, seq: u64, pages: u64) -> u64 {

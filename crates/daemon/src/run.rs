@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use pghot_engine::demoter::Demoter;
 use pghot_engine::{Gates, History, Machine, Migrator, Turns};
 use pghot_events::event;
 use pghot_hotness::Nid;
@@ -301,8 +302,9 @@ const ENDING_MAX: Duration = Duration::from_secs(10);
 struct Threads {
     /// Without which it is not whole, by what an operator calls them.
     parts: Vec<(String, JoinHandle<Result<(), RunError>>)>,
-    /// What the migrators promote, for the demoter.
+    /// What the migrators promote, for the demoter, and the limits that both keep.
     history: History,
+    gates: Gates,
     watchdog: Option<JoinHandle<Result<(), RunError>>>,
     /// Of the migrators and of the demoter.
     pulses: Pulses,
@@ -318,8 +320,9 @@ impl Threads {
         reclaimer: Reclaimer,
     ) -> Result<(), RunError> {
         let mut machine = Beating::new(reclaimer, self.pulses.add("the demoter"));
-        let history = self.history.clone();
-        let make_room = move |shared: &Shared| demoter::run(shared, history, cpus, &mut machine);
+        let turns = shared.turns.clone();
+        let demoter = Demoter::new(self.history.clone(), self.gates.clone(), turns);
+        let make_room = move |shared: &Shared| demoter::run(shared, demoter, cpus, &mut machine);
         self.start(shared, "demoter", "the demoter".into(), make_room)
     }
 
@@ -339,11 +342,11 @@ impl Threads {
         shared: &Arc<Shared>,
         hosts: Vec<Box<dyn Machine + Send>>,
     ) -> Result<(), RunError> {
-        let gates = Gates::default();
         for (index, host) in hosts.into_iter().enumerate() {
             let MigratorState { nid, journal, .. } = &shared.migrators[index];
             let (nid, journal) = (*nid, journal.clone());
-            let mut migrator = Migrator::new(nid, self.history.clone(), gates.clone(), journal);
+            let (history, gates) = (self.history.clone(), self.gates.clone());
+            let mut migrator = Migrator::new(nid, history, gates, journal);
             migrator.count_owners(shared.owners.clone());
             let pulse = self.pulses.add(&format!("the migrator of node {nid}"));
             let mut host = Beating::new(host, pulse);

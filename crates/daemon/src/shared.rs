@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, TryLockError};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use pghot_engine::arbiter::Reads;
-use pghot_engine::demoter::DemoterReport;
+use pghot_engine::demoter::{DemoterReport, HugeFault};
 use pghot_engine::marking::{HintFaults, MarkingReport};
 use pghot_engine::owners::Owners;
 use pghot_engine::{
@@ -270,10 +270,10 @@ impl Shared {
 
     /// Says which hint faults are quick, and asks which have come. `None` while sources are being
     /// started or asked.
-    pub fn watch_faults(&self, quick_fault: QuickFault) -> Option<HintFaults> {
+    pub fn watch_faults(&self, quick_fault: QuickFault) -> Option<(HintFaults, Vec<HugeFault>)> {
         let mut sources = self.sources.try_lock().ok()?;
         sources.set_quick_fault(quick_fault);
-        Some(sources.hint_faults())
+        Some((sources.hint_faults(), sources.take_huge_faults()))
     }
 
     /// Tells the kernel's scanner how to mark. Skipped while sources are being started or asked.

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use pghot_engine::QuickFault;
 use pghot_engine::arbiter::{self, Arbiter, Reads, State};
+use pghot_engine::demoter::HugeFault;
 use pghot_engine::marking::{HintFaults, Visits};
 use pghot_events::event;
 use pghot_linux::knobs::Foreign;
@@ -326,6 +327,14 @@ impl Sources {
         running
             .find_map(|source| source.hint_faults())
             .unwrap_or_default()
+    }
+
+    /// The hint faults of huge pages since the last call.
+    pub fn take_huge_faults(&mut self) -> Vec<HugeFault> {
+        let running = self.host.sources.iter_mut().flatten();
+        running
+            .flat_map(|source| source.take_huge_faults())
+            .collect()
     }
 
     /// Why no enabled source runs, if none does.

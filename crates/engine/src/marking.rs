@@ -23,7 +23,7 @@ use std::ops::RangeInclusive;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::exchange::{ALARM_MS, FaultTimes};
+use crate::exchange::{ALARM_MS, FAULT_CLASSES, FaultTimes};
 use crate::pulse::{PULSE_SIZE_MB, Pulses};
 
 /// Address space of one visit, in MB: at least, at the start, and at most.
@@ -39,6 +39,17 @@ pub struct HintFaults {
     pub times: FaultTimes,
     /// Those of threads that the scanner visits seldom: see [`pulse`](crate::pulse).
     pub seldom: u64,
+    /// Of the top tier, where its pages are marked as well.
+    pub above: u64,
+}
+
+impl HintFaults {
+    /// All that cost a program time, for [`Marking`]: those of the top tier come soon.
+    pub fn all(&self) -> FaultTimes {
+        let mut all = self.times;
+        all.0[FAULT_CLASSES - 2] += self.above;
+        all
+    }
 }
 
 /// What it is worth that pages went up lately.
@@ -61,12 +72,19 @@ pub struct Visits {
     pub is_pulse: bool,
     /// Whether nothing is marked for a while.
     pub rests: bool,
+    /// Whether pages of the top tier are marked as well.
+    pub marks_above: bool,
 }
 
 /// How long after the start of a thread its first visit comes, and then the next, in ms. From the
 /// third pass on, each mapping that was not touched lately costs a visit of its own before the next
 /// pass begins, and a small program has some fifteen. Such a visit takes microseconds.
 pub const DELAY_MS: u64 = 25;
+
+/// The same while pages of the top tier are marked as well. By their faults the kernel reckons the
+/// periods of threads anew, so that this does not set the pace; but for four times as long a
+/// mapping counts as touched after a fault, and a pass takes longer than 100 ms.
+pub const DELAY_ABOVE_MS: u64 = 250;
 
 /// What a visit marks at the start, in MB.
 pub const START_SIZE_MB: u64 = 16;
@@ -156,6 +174,7 @@ pub struct Marking {
     /// Hint faults that may come at once after an alarm, and until when.
     alarm: Option<(u64, u64)>,
     pulses: Pulses,
+    marks_above: bool,
 }
 
 /// What [`Marking`] does, for `status`.
@@ -235,6 +254,7 @@ impl Marking {
             rests: false,
             alarm: None,
             pulses: Pulses::default(),
+            marks_above: false,
         }
     }
 
@@ -251,7 +271,14 @@ impl Marking {
             size_mb,
             is_pulse,
             rests,
+            marks_above: self.marks_above && !is_pulse,
         }
+    }
+
+    /// Whether pages of the top tier are to be marked as well, from now on. Returns whether that is
+    /// new.
+    pub fn mark_above(&mut self, marks_above: bool) -> bool {
+        std::mem::replace(&mut self.marks_above, marks_above) != marks_above
     }
 
     /// What it does.
@@ -260,6 +287,7 @@ impl Marking {
             size_mb,
             is_pulse,
             rests,
+            ..
         } = self.visits();
         MarkingReport {
             size_mb,
@@ -376,7 +404,10 @@ impl Marking {
         let is_within = (budget / 2..=budget).contains(&self.faults_per_s);
         // To the middle of what is allowed.
         let wanted_mb = self.size_mb * budget * 3 / 4 / self.faults_per_s.max(1);
-        if self.faults_per_s < FAULTS_MIN {
+        if self.faults_per_s < FAULTS_MIN && self.marks_above {
+            // Huge pages are few.
+            (2 * self.size_mb).clamp(least, most)
+        } else if self.faults_per_s < FAULTS_MIN {
             usual.clamp(self.size_mb / 2, self.size_mb * 2)
         } else if is_within {
             self.size_mb

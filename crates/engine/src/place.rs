@@ -86,7 +86,7 @@ impl Program {
 }
 
 /// A folio's place.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Place {
     /// Whose it is.
     pub owner: Owner,

@@ -1,7 +1,7 @@
 //! Which hint faults tell enough at one look.
 
 use crate::exchange::NARROWEST_MS;
-use crate::{Kept, Kind, Settings, Tunable};
+use crate::{HUGE_PAGES, Kept, Kind, Settings, Tunable};
 
 /// Its tunable.
 pub(crate) const QUICK_FAULT_MS: Tunable = Tunable {
@@ -40,15 +40,12 @@ pub struct QuickFault {
     pub in_bursts: bool,
 }
 
-/// Base pages of a huge page.
-const HUGE_PAGES: u32 = 512;
-
 impl QuickFault {
     /// How soon after its mark a huge page must be touched: it is touched as often as all of its
     /// pages together, and must be as hot as those that come soonest.
     pub fn huge_within_us(&self) -> u32 {
         let of_page_us = self.soon_ms.min(self.within_ms).saturating_mul(1000);
-        of_page_us.div_ceil(HUGE_PAGES)
+        of_page_us.div_ceil(HUGE_PAGES as u32)
     }
 
     /// As long as there is room.

@@ -73,13 +73,16 @@ pub fn tiering_is_on(root: &SysRoot) -> Result<bool, KnobsError> {
 
 /// Of the present value the bits that are kept: [`NORMAL`], if it has work to do.
 fn kept(root: &SysRoot, present: u32) -> u32 {
-    let with_cpus = read_list(&root.sys.join("devices/system/node/has_cpu"));
-    // What cannot be read may be several.
-    let nodes = with_cpus.map_or(usize::MAX, |nodes| nodes.len());
-    match marking::is_for_normal_balancing(present & NORMAL != 0, nodes) {
+    match marking::is_for_normal_balancing(present & NORMAL != 0, nodes_with_cpus(root)) {
         true => NORMAL,
         false => 0,
     }
+}
+
+/// How many nodes have CPUs. What cannot be read may be several.
+pub(crate) fn nodes_with_cpus(root: &SysRoot) -> usize {
+    let with_cpus = read_list(&root.sys.join("devices/system/node/has_cpu"));
+    with_cpus.map_or(usize::MAX, |nodes| nodes.len())
 }
 
 /// What [`tiering_without_kernel_promotion`] would write here, in order; changes nothing.
@@ -139,7 +142,8 @@ fn left_over(root: &SysRoot) -> Vec<(PathBuf, String)> {
     if has_threshold {
         left.push((paths.hot_threshold, "1000".to_owned()));
     }
-    if is_at(&paths.scan_delay, &marking::DELAY_MS.to_string()) {
+    let delays_ms = [marking::DELAY_MS, marking::DELAY_ABOVE_MS];
+    if (delays_ms.iter()).any(|delay_ms| is_at(&paths.scan_delay, &delay_ms.to_string())) {
         left.push((paths.scan_delay, "1000".to_owned()));
         left.push((paths.scan_period_min, "1000".to_owned()));
         left.push((paths.scan_size, "256".to_owned()));
@@ -199,27 +203,50 @@ pub fn mark(knobs: &mut Knobs, visits: Visits) -> Result<bool, KnobsError> {
     if !knobs.changed().contains(&paths.scan_size) {
         return Ok(false);
     }
-    let was_pulse = knobs.changed().contains(&paths.scan_period_max);
+    let pulse_limit = pulse::PULSE_MB_PER_S.to_string();
+    let was_pulse = knobs.ours(&paths.rate_limit) == Some(pulse_limit.as_str());
     if was_pulse && !visits.is_pulse {
         end_pulse(knobs, &paths)?;
+    }
+    let delay_ms = match visits.marks_above {
+        true => marking::DELAY_ABOVE_MS,
+        false => marking::DELAY_MS,
+    };
+    set_new(knobs, &paths.scan_delay, delay_ms)?;
+    // Faults of the top tier count as local ones, for which the kernel makes the period longer.
+    if visits.is_pulse || visits.marks_above {
+        set_new(knobs, &paths.scan_period_max, marking::DELAY_MS)?;
+    } else if knobs.changed().contains(&paths.scan_period_max) {
+        knobs.put_back_one(&paths.scan_period_max)?;
     }
     knobs.set(&paths.scan_size, &visits.size_mb.to_string())?;
     if visits.is_pulse && !was_pulse {
         begin_pulse(knobs, &paths)?;
     }
-    let rested = knobs.ours(&paths.balancing) == Some("0");
+    // Normal balancing marks the top tier too.
+    let above = if visits.marks_above { NORMAL } else { 0 };
+    let wanted = (TIERING | above).to_string();
+    let ours = knobs.ours(&paths.balancing).unwrap_or_default().to_owned();
     match visits.rests {
-        true if !rested => tiering_off(knobs)?,
-        false if rested => knobs.set(&paths.balancing, &TIERING.to_string())?,
+        true if ours != "0" => tiering_off(knobs)?,
+        false if ours != wanted => knobs.set(&paths.balancing, &wanted)?,
         _ => {}
     }
     Ok(true)
 }
 
-/// Lets the kernel promote a little, and has it reckon periods anew. What fails is put back.
+/// Sets what is not set yet.
+fn set_new(knobs: &mut Knobs, path: &Path, value: u64) -> Result<(), KnobsError> {
+    let value = value.to_string();
+    match knobs.ours(path) == Some(value.as_str()) {
+        true => Ok(()),
+        false => knobs.set(path, &value),
+    }
+}
+
+/// Lets the kernel promote a little, and so reckon periods anew. What fails is put back.
 fn begin_pulse(knobs: &mut Knobs, paths: &Settings) -> Result<(), KnobsError> {
     let mut begin = || {
-        knobs.set(&paths.scan_period_max, &marking::DELAY_MS.to_string())?;
         if is_there(&paths.hot_threshold)? {
             knobs.set(&paths.hot_threshold, &PULSE_THRESHOLD_MS.to_string())?;
         }
@@ -240,8 +267,7 @@ fn end_pulse(knobs: &mut Knobs, paths: &Settings) -> Result<(), KnobsError> {
         true => knobs.set(&paths.hot_threshold, "0"),
         false => Ok(()),
     };
-    let period = knobs.put_back_one(&paths.scan_period_max);
-    limited.and(threshold).and(period)
+    limited.and(threshold)
 }
 
 /// Turns hint faults on the lower tier off again, so that the kernel promotes nothing in them.

@@ -14,6 +14,7 @@ mod free_pages;
 pub mod groups;
 pub mod hint_fault_knobs;
 pub mod host;
+mod huge_pages;
 pub mod keeper;
 pub mod knobs;
 pub mod load_check;

@@ -4,22 +4,27 @@
 //! The kernel demotes what it evicts only while `demotion_enabled` is true and there is room below;
 //! otherwise it would write to swap. So both are asked each time.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use pghot_engine::Place;
-use pghot_engine::demoter::{Lruvec, Reclaim, Unable};
+use pghot_engine::demoter::{Exchanged, Lruvec, Reclaim, Unable};
 use pghot_engine::exchange::Fates;
+use pghot_engine::{Owner, Pid, Place, Program};
 use pghot_hotness::Nid;
 use tracing::debug;
 
 use crate::exchange_cpus::ExchangeCpus;
 use crate::fates::AccessedBits;
+use crate::hint_fault_knobs::nodes_with_cpus;
 use crate::host::{Demotion, monotonic};
+use crate::huge_pages;
 use crate::keeper::Keeper;
 use crate::lru_gen::{self, Commands, Key, Mode};
+use crate::mover::{MoveStatus, Mover};
 use crate::moving::MovingTime;
+use crate::programs::Programs;
 use crate::root::{ReadError, SysRoot};
 use crate::topology::Topology;
 use crate::vmstat::Vmstat;
@@ -27,6 +32,9 @@ use crate::watermarks::Watermarks;
 
 /// Pages of one call: the kernel looks at signals between its batches only.
 const CALL_PAGES: u64 = 4096;
+
+/// Base pages of a huge page.
+const HUGE_PAGES: u64 = 512;
 
 /// The machine, as the demoter sees it.
 pub struct Reclaimer {
@@ -40,6 +48,8 @@ pub struct Reclaimer {
     exchange_cpus: ExchangeCpus,
     /// None where the kernel does not take the program: then no page is looked at.
     accessed_bits: Option<AccessedBits>,
+    programs: Programs,
+    mover: Mover,
     dry_run: bool,
 }
 
@@ -60,6 +70,8 @@ impl Reclaimer {
             watermarks: Watermarks::open(root)?,
             demotion: Demotion::open(root),
             root: root.clone(),
+            programs: Programs::new(root),
+            mover: Mover::new(),
             moving,
             exchange_cpus: ExchangeCpus::default(),
             accessed_bits: AccessedBits::load().inspect_err(not_loaded).ok(),
@@ -92,6 +104,40 @@ impl Reclaimer {
         let enabled = fs::read_to_string(lru_gen::enabled_path(&self.root));
         let mode = enabled.map_or(Mode::Off, |text| lru_gen::mode(&text));
         (mode == Mode::Off).then_some(Unable::NoGenerations)
+    }
+
+    /// The nearest lower-tier node that has free blocks for huge pages, and how many it may take.
+    fn node_for_huge(&self, from: Nid) -> Option<(Nid, usize)> {
+        let distance = |nid: Nid| {
+            let node = self.topology.nodes.iter().find(|node| node.nid == from);
+            node.and_then(|node| node.distance_to(nid))
+                .unwrap_or(u32::MAX)
+        };
+        let lower = self.topology.lower_tier_nodes().map(|node| node.nid);
+        let mut lower: Vec<Nid> = lower.collect();
+        lower.sort_by_key(|nid| distance(*nid));
+        // Half of them: others may be quicker.
+        let free = |nid: Nid| (nid, huge_pages::free(&self.root, nid) as usize / 2);
+        lower.into_iter().map(free).find(|(_, free)| *free > 0)
+    }
+
+    /// Moves huge pages of processes to a node; returns how many moved.
+    fn move_huge(&mut self, places: &[Place], target: Nid) -> u64 {
+        let mut by_pid = BTreeMap::<Pid, Vec<u64>>::new();
+        for place in places {
+            if let Owner::Process(pid) = place.owner {
+                by_pid.entry(pid).or_default().push(place.address);
+            }
+        }
+        let (mut moved, mut statuses) = (0, Vec::new());
+        for (pid, addresses) in by_pid {
+            let mover = &mut self.mover;
+            let mut move_them = || mover.move_batch(pid as i32, &addresses, target, &mut statuses);
+            self.moving.count(&mut move_them);
+            let done = statuses.iter().filter(|it| **it == MoveStatus::Moved);
+            moved += done.count() as u64;
+        }
+        moved
     }
 
     fn demoted_pages(&self) -> u64 {
@@ -146,6 +192,38 @@ impl Reclaim for Reclaimer {
         // Refused where the control group is gone, or reclaim was quicker: both are seen in the
         // next list.
         let _ = self.commands.age(Key { memcg_id, nid }, seq);
+    }
+
+    fn huge_share(&mut self, nid: Nid) -> f64 {
+        // With CPUs on several nodes normal balancing would move what it marks.
+        match nodes_with_cpus(&self.root) {
+            1 => huge_pages::share(&self.root, nid).unwrap_or(0.0),
+            _ => 0.0,
+        }
+    }
+
+    fn program(&mut self, pid: Pid) -> Option<Program> {
+        self.programs.get(pid, self.now_ms())
+    }
+
+    fn exchange_huge(&mut self, nid: Nid, down: &[Place], up: &[Place]) -> Exchanged {
+        if self.dry_run || !self.demotion.is_on() {
+            return Exchanged::default();
+        }
+        let Some((target, most)) = self.node_for_huge(nid) else {
+            return Exchanged::default();
+        };
+        let _stay = self.exchange_cpus.stay(nid, self.now_ms());
+        let free = huge_pages::free(&self.root, nid);
+        let gone = self.move_huge(&down[..most.min(down.len())], target);
+        // No more than fit whole: of others the kernel would move the parts. What has gone left
+        // blocks of their size, be it in the lists of this CPU.
+        let fits = (free + gone).min(self.room_pages(nid) / HUGE_PAGES);
+        let come = self.move_huge(&up[..(fits as usize).min(up.len())], nid);
+        Exchanged {
+            down_pages: gone * HUGE_PAGES,
+            up_pages: come * HUGE_PAGES,
+        }
     }
 
     fn demote(&mut self, nid: Nid, memcg_id: u64, seq: u64, pages: u64) -> u64 {

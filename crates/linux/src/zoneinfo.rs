@@ -27,7 +27,7 @@ pub enum ZoneKind {
 }
 
 impl ZoneKind {
-    fn parse(name: &str) -> Self {
+    pub(crate) fn parse(name: &str) -> Self {
         match name {
             "DMA" => Self::Dma,
             "DMA32" => Self::Dma32,

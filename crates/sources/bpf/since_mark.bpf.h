@@ -61,6 +61,7 @@ SEC(".data.hz") volatile __u32 kernel_hz;
 SEC(".data.place") volatile struct {
 	__u32 shift;
 	__u32 mask;
+	__u32 node_shift;
 } mark_place;
 
 static __noinline int find_mark_place(void)
@@ -70,10 +71,19 @@ static __noinline int find_mark_place(void)
 	__u32 zone_bits = bits_for(bpf_core_enum_value(enum zone_type, __MAX_NR_ZONES));
 	__u32 width = 8 + bits_for(8 * bpf_core_type_size(struct cpumask));
 
+	mark_place.node_shift = (64 - node_bits) & 63;
 	mark_place.shift = (64 - node_bits - zone_bits - width) & 63;
 	barrier();
 	mark_place.mask = (1u << width) - 1;
 	return 0;
+}
+
+/* The node of a folio. */
+static __always_inline __u32 folio_nid(struct folio *folio)
+{
+	if (!mark_place.mask)
+		find_mark_place();
+	return folio_flags(folio) >> (mark_place.node_shift & 63);
 }
 
 /* In ms; UNKNOWN_MS if it cannot be told. */
@@ -135,6 +145,14 @@ static __always_inline void note_visit(__u64 end_ns)
 	v->end_ns = end_ns;
 }
 
+/* None while the visit goes on, or if it ended on another CPU after this fault. */
+static __always_inline __u64 since_end_us(const struct visit *v, __u64 now_ns)
+{
+	__u64 end_ns = v->end_ns;
+
+	return end_ns && end_ns < now_ns ? (now_ns - end_ns) / NSEC_PER_USEC : 0;
+}
+
 /*
  * The same as since_mark_ms(), which must be known, in us: since the end of the process's last
  * visit, or none while it is under way, if the page was marked then, as far as jiffies tell.
@@ -149,12 +167,29 @@ static __always_inline __u64 since_mark_us(__u32 since_ms, __u64 now_ns)
 	if (!v || v->tgid != tgid)
 		return marked_us;
 
-	__u64 visit_us = v->end_ns ? (now_ns - v->end_ns) / NSEC_PER_USEC : 0;
+	__u64 visit_us = since_end_us(v, now_ns);
 
 	/* Two jiffies, for the visit itself may take that long. */
 	if (marked_us > visit_us + 2 * jiffy_us || visit_us > marked_us + 2 * jiffy_us)
 		return marked_us;
 	return visit_us;
+}
+
+#define UNKNOWN_US (~0ull)
+
+/*
+ * Since the end of the process's last visit: for pages of the top tier, on which the scan leaves no
+ * time. One that was marked at an earlier visit looks touched sooner than it was, if by chance it
+ * is touched just after this one.
+ */
+static __always_inline __u64 since_visit_us(__u64 now_ns)
+{
+	__u64 tgid = bpf_get_current_pid_tgid() >> 32;
+	struct visit *v = visit_of(tgid);
+
+	if (!v || v->tgid != tgid)
+		return UNKNOWN_US;
+	return since_end_us(v, now_ns);
 }
 
 #endif

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use crate::rig::{Daemon, finish, kernel_settings, number, start_hotset, start_hotset_anywhere};
@@ -18,6 +18,7 @@ pub const TESTS: &[Test] = &[
     )
     .each_kernel(),
     Test::new("huge_pages_are_told_apart", "tiered3", huge_pages).each_kernel(),
+    Test::new("huge_pages_change_places", "bench", huge_exchange).each_kernel(),
 ];
 
 /// Pages of the lower tier that are touched again and again, but too seldom to be promoted, so that
@@ -58,6 +59,70 @@ fn huge_pages(ctx: &mut Ctx) -> Result<()> {
     println!("{said}");
     daemon.stop()?;
     Ok(())
+}
+
+/// The top tier is full of huge pages, all touched within milliseconds; of those below some are
+/// touched nine times as often as all others together. So they change places, whole, and when the
+/// daemon ends the kernel's setting is as before.
+fn huge_exchange(ctx: &mut Ctx) -> Result<()> {
+    const BALANCING: &str = "/proc/sys/kernel/numa_balancing";
+    const EXCHANGED_MIN: f64 = 2.0 * 512.0;
+    let vm = &ctx.vm;
+    let before = vm.read(BALANCING)?;
+    vm.write("/sys/kernel/mm/numa/demotion_enabled", "1")?;
+    let mut program = vm.spawn(&[
+        "load",
+        "phase",
+        "--size-mib",
+        "256",
+        "--near-mib",
+        "160",
+        "--home",
+        "1",
+        "--backing",
+        "thp",
+        "--threads",
+        "2",
+        "--accesses",
+        "100000000000",
+    ])?;
+    vm.wait_until("it has its memory", Duration::from_secs(60), || {
+        Ok(program.lines()?.iter().any(|line| line.contains("ready")))
+    })?;
+    fill_top_tier(ctx)?;
+    let splits = || vm.vmstat("thp_migration_split");
+    let wholes = || vm.vmstat("thp_migration_success");
+    let (split, whole) = (splits()?, wholes()?);
+    let daemon = Daemon::start(vm, &[])?;
+    let mut said = String::new();
+    let exchanged = vm.wait_until("huge pages change places", Duration::from_secs(90), || {
+        let demoter = daemon.status()?["demoter"].clone();
+        said = demoter.to_string();
+        let pages = demoter["huge_promoted_pages"].as_f64();
+        Ok(pages.is_some_and(|pages| pages >= EXCHANGED_MIN))
+    });
+    program.kill()?;
+    daemon.stop()?;
+    ensure!(exchanged.is_ok(), "{said}");
+    let (split, whole) = (splits()? - split, wholes()? - whole);
+    // The kernel splits some when it demotes on its own.
+    ensure!(
+        whole >= 4 * split.max(1),
+        "{split} split, {whole} moved whole"
+    );
+    ensure!(vm.read(BALANCING)? == before, "the setting is left changed");
+    Ok(())
+}
+
+/// Reserves all but a little of what is free on node 0, as huge pages that never move.
+fn fill_top_tier(ctx: &Ctx) -> Result<()> {
+    const RESERVED: &str = "/sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages";
+    let meminfo = ctx.vm.read("/sys/devices/system/node/node0/meminfo")?;
+    let free = meminfo.lines().find(|line| line.contains("MemFree:"));
+    let kib = free.and_then(|line| line.split_ascii_whitespace().nth(3));
+    let free_mib = kib.context("no MemFree")?.parse::<u64>()? >> 10;
+    let huge_pages = free_mib.saturating_sub(24) / 2;
+    Ok(ctx.vm.write(RESERVED, huge_pages.to_string())?)
 }
 
 /// Hint faults by the daemon's count: all, and those of threads that are visited seldom.

@@ -129,6 +129,7 @@ fn the_scanner_is_told_again_once_it_may_have_been_told_otherwise() {
         size_mb,
         is_pulse: false,
         rests,
+        marks_above: false,
     };
     let told = |size_mb| {
         lock(&shared.sources).mark(visits(size_mb, false));

@@ -422,6 +422,7 @@ impl Arbiter {
         Visits {
             is_pulse: wanted.is_pulse && run,
             rests: wanted.rests || !run,
+            marks_above: wanted.marks_above && run,
             ..wanted
         }
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use pghot_hotness::Nid;
 
+use super::HugeFault;
 use crate::exchange::{FaultTimes, Outcomes};
 use crate::{Outcome, Totals, Waiting};
 
@@ -22,6 +23,8 @@ pub struct Demand {
     pub marks_enough: bool,
     /// Whether the scanner rests, so that no hint faults come whatever is touched.
     pub scanner_rests: bool,
+    /// Hint faults of huge pages since the last pass.
+    pub huge_faults: Vec<HugeFault>,
 }
 
 impl Demand {

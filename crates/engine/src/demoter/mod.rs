@@ -17,6 +17,7 @@ mod agings;
 mod ahead;
 mod below;
 mod demand;
+mod huge;
 mod lists;
 mod longest;
 mod pace;
@@ -31,15 +32,17 @@ use std::sync::Arc;
 use pghot_hotness::Nid;
 
 use crate::exchange::{Exchange, Fates, Round};
-use crate::{History, Settings, Turn, Turns, Waiting};
+use crate::{Gates, History, Settings, Turn, Turns, Waiting};
 use agings::{Agings, Pair};
 use ahead::Filling;
 use below::Below;
+use huge::Huge;
 use lists::Lists;
 use survey::Survey;
 
 pub use demand::Demand;
-pub use reclaim::{Generation, Lruvec, Reclaim, Unable};
+pub use huge::HugeFault;
+pub use reclaim::{Exchanged, Generation, Lruvec, Reclaim, Unable};
 pub use report::DemoterReport;
 pub use shares::shares;
 
@@ -62,6 +65,7 @@ struct Target {
 pub struct Demoter {
     exchange: Exchange,
     history: History,
+    gates: Gates,
     report: DemoterReport,
     /// By target.
     agings: BTreeMap<Nid, Agings>,
@@ -73,6 +77,7 @@ pub struct Demoter {
     lists: Lists,
     filling: Filling,
     below: Below,
+    huge: Huge,
     /// When the longest idle pages may be tried again.
     longest_again_ms: u64,
     /// Until when they may not because that was in vain, and how long that is: twice as long each
@@ -85,10 +90,12 @@ pub struct Demoter {
 }
 
 impl Demoter {
-    /// One that knows what the migrators promote, and waits for its turn to clear accessed bits.
-    pub fn new(history: History, turns: Turns) -> Demoter {
+    /// One that knows what the migrators promote, keeps their limits with them, and waits for its
+    /// turn to clear accessed bits.
+    pub fn new(history: History, gates: Gates, turns: Turns) -> Demoter {
         Demoter {
             history,
+            gates,
             turns,
             ..Demoter::default()
         }
@@ -133,6 +140,7 @@ impl Demoter {
         self.report.is_wanted = false;
         self.forget_pairs(now_ms, settings);
         self.filling.note(now_ms, outcomes.promoted);
+        self.huge.note(now_ms, &demand.huge_faults);
         for (&nid, waiting) in &demand.waiting {
             let room_pages = machine.room_pages(nid);
             if room_pages < waiting.pages() {
@@ -144,10 +152,12 @@ impl Demoter {
                     room_pages,
                 };
                 self.make_room(&target, settings, machine);
+                self.exchange_huge(&target, settings, machine);
             } else {
                 self.look_ahead(nid, room_pages, settings, machine);
             }
         }
+        self.report.marks_above = self.huge.marks_above(now_ms);
         self.watch_below(demand, machine);
         self.report.has_room = self.is_quiet(now_ms);
         self.report.all_hot = self.exchange.are_all_hot(settings);

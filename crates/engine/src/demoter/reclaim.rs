@@ -6,8 +6,8 @@ use pghot_hotness::Nid;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Place;
 use crate::exchange::Fates;
+use crate::{Pid, Place, Program};
 
 /// One generation of a lruvec.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -71,6 +71,15 @@ impl Unable {
     }
 }
 
+/// Base pages of huge pages that changed places.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Exchanged {
+    /// To the lower tier.
+    pub down_pages: u64,
+    /// To the top tier.
+    pub up_pages: u64,
+}
+
 /// A machine that demotes on demand.
 pub trait Reclaim {
     /// `CLOCK_MONOTONIC`, in ms.
@@ -92,6 +101,17 @@ pub trait Reclaim {
     /// How many of these pages, each mapped at its place by a process, have their accessed bits
     /// set, of those that can be looked at.
     fn look_at(&mut self, places: &[Place]) -> Fates;
+
+    /// The share of a node's pages in use that are parts of huge ones, 0 to 1; 0 where those of the
+    /// top tier cannot be marked without being moved.
+    fn huge_share(&mut self, nid: Nid) -> f64;
+
+    /// Who a process is; `None` if it is gone, or where nobody can tell.
+    fn program(&mut self, pid: Pid) -> Option<Program>;
+
+    /// Moves huge pages of a node to the lower tier and others to the node, both as long as they
+    /// fit there whole.
+    fn exchange_huge(&mut self, nid: Nid, down: &[Place], up: &[Place]) -> Exchanged;
 
     /// Demotes about so many pages of the generations up to `seq`, oldest first, those accessed
     /// meanwhile left out; returns how many went.

@@ -16,6 +16,11 @@ use crate::{QuickFault, Settings};
 pub struct DemoterReport {
     /// Pages demoted since the start.
     pub demoted_pages: u64,
+    /// Pages promoted since the start as parts of huge pages that changed places with others by
+    /// their hint faults; migrators promoted the rest.
+    pub huge_promoted_pages: u64,
+    /// Whether huge pages of the top tier are marked as well.
+    pub marks_above: bool,
     /// Agings asked for.
     pub agings: u64,
     /// The longest that one aging took, in ms.
@@ -77,6 +82,11 @@ impl DemoterReport {
         }
         if !self.is_wanted {
             return "the top tier has room for what waits: nothing is demoted".into();
+        }
+        if self.marks_above {
+            return "the top tier is full of huge pages: those that are touched later after a mark \
+                    change places with those of the lower tier that are touched sooner"
+                .into();
         }
         match self.resting {
             Some(rest) => {

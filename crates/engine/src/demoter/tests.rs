@@ -167,6 +167,18 @@ impl Reclaim for Node {
         }
     }
 
+    fn huge_share(&mut self, _: Nid) -> f64 {
+        0.0
+    }
+
+    fn program(&mut self, _: crate::Pid) -> Option<crate::Program> {
+        None
+    }
+
+    fn exchange_huge(&mut self, _: Nid, _: &[Place], _: &[Place]) -> Exchanged {
+        Exchanged::default()
+    }
+
     fn demote(&mut self, _: Nid, memcg_id: u64, seq: u64, pages: u64) -> u64 {
         assert_eq!(memcg_id, 7);
         self.asked += 1;
@@ -265,7 +277,7 @@ fn a_long_walk_does_not_make_the_time_scale_wider() {
 #[test]
 fn a_recording_and_a_pair_of_agings_take_turns() {
     let turns = Turns::default();
-    let mut demoter = Demoter::new(History::default(), turns.clone());
+    let mut demoter = Demoter::new(History::default(), Gates::default(), turns.clone());
     let mut node = Node::new(&[(3000, 1), (5000, 66)]);
     let mut recording: Option<(RecordingTurn, Option<u64>)> = None;
     let (mut begun, mut between) = (0, 0);
@@ -298,7 +310,7 @@ fn a_recording_and_a_pair_of_agings_take_turns() {
 fn what_goes_up_must_be_touched_again() {
     let went = |first: u64| {
         let history = History::default();
-        let mut demoter = Demoter::new(history.clone(), Turns::default());
+        let mut demoter = Demoter::new(history.clone(), Gates::default(), Turns::default());
         let mut node = Node::new(&[(3000, 1), (50_000, 66)]);
         let (settings, end_ms) = (Settings::new(Format::Default), node.now_ms + 10_000);
         let mut saw_vain = false;

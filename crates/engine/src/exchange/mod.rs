@@ -417,9 +417,17 @@ impl Exchange {
         }
     }
 
-    /// Earns what the time since the last call allows, at most for a second, and returns how many
-    /// pages may go now.
+    /// How many pages may go now, of those that have been told apart.
     pub fn refill(&mut self, now_ms: u64, settings: &Settings) -> u64 {
+        let saved_pages = self.saved_pages(now_ms, settings);
+        match self.is_proven && self.resting(now_ms).is_none() {
+            true => saved_pages,
+            false => 0,
+        }
+    }
+
+    /// Earns what the time since the last call allows, at most for a second, and returns it.
+    pub fn saved_pages(&mut self, now_ms: u64, settings: &Settings) -> u64 {
         let limit_mbps = limit_mbps(settings);
         self.rate_mbps = self.rate_mbps.min(limit_mbps);
         let rate_mbps = match self.is_on_trial && self.takes_counted(settings) {
@@ -427,10 +435,7 @@ impl Exchange {
             false => self.rate_mbps,
         };
         self.gate.refill(now_ms, rate_mbps, SAVED_MS);
-        match self.is_proven && self.resting(now_ms).is_none() {
-            true => self.gate.tokens_pages(),
-            false => 0,
-        }
+        self.gate.tokens_pages()
     }
 
     /// So many pages went down, of those that were allowed.

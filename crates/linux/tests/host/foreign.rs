@@ -7,6 +7,7 @@ use pghot_linux::hint_fault_knobs::{mark, tiering_off, tiering_without_kernel_pr
 
 use crate::fake::content;
 use crate::knobs::Host;
+use crate::scanner::visits;
 
 #[test]
 fn what_others_change_is_told() {
@@ -28,18 +29,27 @@ fn what_others_change_is_told() {
 #[test]
 fn what_a_lost_run_left_is_no_original() {
     let pulse = Visits {
-        size_mb: 64,
         is_pulse: true,
-        rests: false,
+        ..visits(64)
+    };
+    let above = Visits {
+        marks_above: true,
+        ..visits(64)
     };
     // Where normal balancing stays on there are no pulses.
-    for (how, before) in [("hint faults", "1"), ("standing by", "1"), ("a pulse", "2")] {
+    for (how, before) in [
+        ("hint faults", "1"),
+        ("standing by", "1"),
+        ("a pulse", "2"),
+        ("the top tier", "2"),
+    ] {
         let host = Host::new(before);
         let mut lost = host.open().unwrap().0;
         tiering_without_kernel_promotion(&mut lost).unwrap();
         match how {
             "standing by" => tiering_off(&mut lost).unwrap(),
             "a pulse" => assert!(mark(&mut lost, pulse).unwrap()),
+            "the top tier" => assert!(mark(&mut lost, above).unwrap()),
             _ => {}
         }
         fs::remove_file(&host.state).unwrap();

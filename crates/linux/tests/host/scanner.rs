@@ -59,6 +59,54 @@ fn a_pulse_ends_as_it_began() {
     assert_eq!(host.scanner(), ["1000", "1000", "60000", "256"]);
 }
 
+/// While the top tier is marked as well, normal balancing is on, periods stay short, and mappings
+/// count as touched for longer.
+#[test]
+fn the_top_tier_is_marked_for_a_while() {
+    let host = Host::new("2");
+    let mut knobs = host.running();
+    let above = Visits {
+        marks_above: true,
+        ..visits(128)
+    };
+    let pulse = Visits {
+        is_pulse: true,
+        ..visits(64)
+    };
+    let before = knobs.changed();
+    for _ in 0..2 {
+        assert!(mark(&mut knobs, above).unwrap());
+        assert_eq!(host.scanner(), ["250", "100", "25", "128"]);
+        assert_eq!(host.values(), ["3", "0", "0"]);
+    }
+    // A pulse comes between.
+    mark(&mut knobs, pulse).unwrap();
+    assert_eq!(host.scanner(), ["25", "100", "25", "64"]);
+    assert_eq!(host.values(), ["2", "1", "8000"]);
+    mark(&mut knobs, above).unwrap();
+    assert_eq!(host.scanner(), ["250", "100", "25", "128"]);
+    assert_eq!(host.values(), ["3", "0", "0"]);
+    for _ in 0..2 {
+        mark(&mut knobs, visits(4)).unwrap();
+        assert_eq!(host.scanner(), ["25", "100", "60000", "4"]);
+        assert_eq!(host.values(), ["2", "0", "0"]);
+        assert_eq!(knobs.changed(), before);
+    }
+    // Whoever takes the settings back ends it too, and goes on when told.
+    mark(&mut knobs, above).unwrap();
+    tiering_without_kernel_promotion(&mut knobs).unwrap();
+    mark(&mut knobs, visits(4)).unwrap();
+    assert_eq!(host.scanner(), ["25", "100", "60000", "4"]);
+    assert_eq!(host.values(), ["2", "0", "0"]);
+    // Dies in it.
+    mark(&mut knobs, above).unwrap();
+    drop(knobs);
+    host.kill();
+    host.running().restore().unwrap();
+    assert_eq!(host.values(), ["2", "65536", "1000"]);
+    assert_eq!(host.scanner(), ["1000", "1000", "60000", "256"]);
+}
+
 /// A scanner that rests marks nothing, and the kernel promotes nothing. What others set is not
 /// taken for a rest, nor a rest for what others set.
 #[test]
@@ -97,11 +145,12 @@ fn who_rests_comes_back() {
     assert_eq!(host.values()[0], "3");
 }
 
-/// Without a pulse or a rest.
+/// Of the lower tier, without a pulse or a rest.
 pub fn visits(size_mb: u64) -> Visits {
     Visits {
         size_mb,
         is_pulse: false,
         rests: false,
+        marks_above: false,
     }
 }

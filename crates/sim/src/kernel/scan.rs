@@ -151,13 +151,14 @@ fn mark_block(
     pages: std::ops::Range<Page>,
     sink: &mut dyn FnMut(Page),
 ) -> u64 {
-    let nodes = &world.nodes;
+    let (nodes, above) = (&world.nodes, world.marks_above);
     let step = region.folio_pages;
     let mut marked = 0;
     let first = pages.start;
     let states = world.memory.states_mut(pages);
     for (at, state) in states.iter_mut().enumerate().step_by(step as usize) {
-        let is_candidate = *state & (ABSENT | MARKED) == 0 && !nodes[node_of(*state)].is_top_tier;
+        let is_candidate =
+            *state & (ABSENT | MARKED) == 0 && (above || !nodes[node_of(*state)].is_top_tier);
         if is_candidate {
             *state |= MARKED;
             marked += u64::from(step);

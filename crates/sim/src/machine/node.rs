@@ -49,6 +49,11 @@ impl Watermarks {
     }
 }
 
+/// Of a folio, the pages that are parts of a huge one.
+fn huge(pages: u32) -> u64 {
+    if pages > 1 { pages.into() } else { 0 }
+}
+
 /// A node's memory.
 #[derive(Debug, Clone)]
 pub struct Node {
@@ -56,6 +61,8 @@ pub struct Node {
     pub pages: u64,
     /// Those that nobody has.
     pub free: u64,
+    /// Those that are parts of huge ones.
+    pub huge: u64,
     /// Where reclaim begins and ends.
     pub watermarks: Watermarks,
     /// Whether hot pages belong here.
@@ -84,6 +91,7 @@ impl Node {
         Node {
             pages,
             free: pages,
+            huge: 0,
             watermarks: Watermarks::new(spec, all_pages, scale_factor, weight),
             is_top_tier: spec.is_top_tier(),
             is_online: true,
@@ -95,6 +103,18 @@ impl Node {
             list_fill: (LIST_FILL_PAGES / weight)
                 .min(pages / LIST_FILL_SHARE / u64::from(spec.cpus.max(1))),
         }
+    }
+
+    /// A folio of so many pages comes.
+    pub fn take(&mut self, pages: u32) {
+        self.free -= u64::from(pages);
+        self.huge += huge(pages);
+    }
+
+    /// It goes.
+    pub fn give(&mut self, pages: u32) {
+        self.free += u64::from(pages);
+        self.huge -= huge(pages);
     }
 
     /// Pages that can be taken and still leave the high watermark free.

@@ -94,6 +94,8 @@ pub struct World {
     pub moved: Vec<Moved>,
     /// Whether the kernel's scanner marks nothing for a while.
     pub scanner_rests: bool,
+    /// Whether it marks pages of the top tier as well: normal balancing is on.
+    pub marks_above: bool,
     /// Whether each read of page cache passes a program.
     pub reads_are_watched: bool,
     /// What goes wrong.
@@ -114,6 +116,7 @@ impl World {
             counters: Counters::default(),
             moved: Vec::new(),
             scanner_rests: false,
+            marks_above: false,
             reads_are_watched: false,
             trouble: Trouble::default(),
         }
@@ -136,7 +139,7 @@ impl World {
         let Some(nid) = found else {
             return false;
         };
-        self.nodes[nid].free -= u64::from(pages);
+        self.nodes[nid].take(pages);
         self.memory.put(head, nid);
         self.list(head, nid);
         true
@@ -145,7 +148,7 @@ impl World {
     /// Frees a folio.
     pub fn release(&mut self, head: Page, pages: u32) {
         if self.memory.state(head) & ABSENT == 0 {
-            self.nodes[self.memory.node(head)].free += u64::from(pages);
+            self.nodes[self.memory.node(head)].give(pages);
             self.memory.remove(head);
         }
     }
@@ -202,8 +205,8 @@ impl World {
         {
             return false;
         }
-        self.nodes[to].free -= count;
-        self.nodes[from].free += count;
+        self.nodes[to].take(pages);
+        self.nodes[from].give(pages);
         self.memory.put(head, to);
         self.memory.clear(head, MARKED);
         self.list(head, to);

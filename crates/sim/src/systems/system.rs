@@ -87,7 +87,8 @@ pub trait System {
     /// It is killed, and started again with the same settings: what it had in memory is lost.
     fn restart(&mut self, _world: &World) {}
 
-    /// What its migrators have done since they were started, if it has the engine's.
+    /// What its migrators have done since they were started, and its demoter by name, if it has the
+    /// engine's.
     fn totals(&self) -> Vec<Totals> {
         Vec::new()
     }

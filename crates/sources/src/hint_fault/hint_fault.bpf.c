@@ -31,6 +31,8 @@ struct task_struct {
  */
 #define SELDOM_MS 250
 
+#define HUGE_BYTES (1ull << 21)
+
 struct source_stats {
 	struct source_counters common;
 	/* Faults that say at one look that their page is hot. */
@@ -41,6 +43,8 @@ struct source_stats {
 	__u64 left_faults;
 	/* Of threads that the scanner visits less often than SELDOM_MS. */
 	__u64 seldom_visited_faults;
+	/* Of pages without records, which are in the top tier. */
+	__u64 above_faults;
 	/* By hint_fault_class(). */
 	__u64 fault_times[FAULT_CLASSES];
 };
@@ -81,6 +85,51 @@ static __always_inline const struct hotness_rule *rule_of(enum hint_fault kind)
 	default:
 		return &rule;
 	}
+}
+
+/* A hint fault of a huge page, for who compares those of both tiers. */
+struct huge_fault {
+	__u64 number; /* from 1 on; 0 while it is being written */
+	__u64 address;
+	__u64 since_mark_us;
+	__u64 who; /* its process, and above these 32 bits its node + 1 if that has no records */
+};
+
+#define HUGE_FAULTS_MAX 1024
+
+/*
+ * A mapped array that wraps (since 5.5) and not a ring buffer, as for ready_samples. Element 0
+ * counts the faults; fault n lies in 1 + n % (HUGE_FAULTS_MAX - 1). Without it huge pages of a full
+ * top tier change places only where some are idle from one aging to the next.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, HUGE_FAULTS_MAX);
+	__type(key, __u32);
+	__type(value, struct huge_fault);
+} huge_faults SEC(".maps");
+
+static __always_inline void note_huge_fault(__u64 address, __u64 since_mark_us, __u64 node)
+{
+	__u32 key = 0;
+	struct huge_fault *f = bpf_map_lookup_elem(&huge_faults, &key);
+
+	if (!f || since_mark_us == UNKNOWN_US)
+		return;
+
+	__u64 number = __sync_fetch_and_add(&f->number, 1) + 1;
+
+	key = 1 + number % (HUGE_FAULTS_MAX - 1);
+	f = bpf_map_lookup_elem(&huge_faults, &key);
+	if (!f)
+		return;
+	*(volatile __u64 *)&f->number = 0;
+	f->address = address & ~(HUGE_BYTES - 1);
+	f->since_mark_us = since_mark_us;
+	f->who = node << 32 | bpf_get_current_pid_tgid() >> 32;
+	barrier();
+	*(volatile __u64 *)&f->number = number;
 }
 
 /* Not static, so that it is verified once and by itself, not on each way that leads here. */
@@ -156,21 +205,33 @@ int BPF_PROG(hint_fault, struct folio *folio, struct vm_fault *vmf)
 		return 0;
 	}
 
-	__u32 nid = accessing_nid();
 	__u64 now_ns = bpf_ktime_get_ns();
+
+	if (!is_tracked(head)) {
+		s->common.not_tracked++;
+		s->above_faults++;
+		if (huge)
+			note_huge_fault(vmf->address, since_visit_us(now_ns), folio_nid(folio) + 1);
+		return 0;
+	}
+
+	__u32 nid = accessing_nid();
 	__u64 now_ms = now_ns / NSEC_PER_MSEC;
 	__u32 since_ms = since_mark_ms(folio);
 
-	if (order && since_ms != UNKNOWN_MS)
-		since_ms = page_since_mark_ms(since_mark_us(since_ms, now_ns), order);
+	if (order && since_ms != UNKNOWN_MS) {
+		__u64 since_us = since_mark_us(since_ms, now_ns);
+
+		if (huge)
+			note_huge_fault(vmf->address, since_us, 0);
+		since_ms = page_since_mark_ms(since_us, order);
+	}
 
 	enum hint_fault kind = kind_of(vmf, order, since_ms, now_ms);
 
 	if (kind == HINT_FAULT_LEFT) {
-		if (is_tracked(head)) {
-			s->left_faults++;
-			count_time(s, kind, since_ms);
-		}
+		s->left_faults++;
+		count_time(s, kind, since_ms);
 		return 0;
 	}
 

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use pghot_engine::demoter::HugeFault;
 use pghot_engine::exchange::{FAULT_CLASSES, FaultTimes};
 use pghot_engine::marking::{HintFaults, Visits};
 use pghot_hotness::mirror;
@@ -12,6 +13,7 @@ use pghot_linux::hint_fault_knobs::tiering_is_on;
 use pghot_linux::keeper::Keeper;
 use pghot_linux::probe;
 
+use super::huge::HugeFaults;
 use super::{DESCRIPTOR, counting, quick_faults};
 use crate::kernel::attach::{Reporter, choose};
 use crate::kernel::{Availability, Error, OnKernel, Source, SourceCost, Start};
@@ -38,12 +40,14 @@ mirror! {
         burst_faults: u64,
         left_faults: u64,
         seldom_visited_faults: u64,
+        above_faults: u64,
         fault_times: [u64; FAULT_CLASSES],
     }
 }
 
 struct HintFault {
     reporter: Reporter,
+    huge: HugeFaults,
     _links: Vec<libbpf_rs::Link>,
     /// A dry run on a host whose kernel promotes must not stop it; the source only observes.
     only_observes: bool,
@@ -89,6 +93,7 @@ fn start(start: &mut Start<'_>) -> Result<Box<dyn Source>, Error> {
         links.push(reporter.attach(program)?);
     }
     Ok(Box::new(HintFault {
+        huge: HugeFaults::new(reporter.map_array("huge_faults")?),
         reporter,
         _links: links,
         only_observes: start.dry_run && tiering_is_on(start.root)?,
@@ -146,7 +151,12 @@ impl Source for HintFault {
         Some(HintFaults {
             times: FaultTimes(stats.fault_times),
             seldom: stats.seldom_visited_faults,
+            above: stats.above_faults,
         })
+    }
+
+    fn take_huge_faults(&mut self) -> Vec<HugeFault> {
+        self.huge.take()
     }
 
     fn stand_by(&mut self, keeper: &Keeper, standing_by: bool) -> Result<(), Error> {

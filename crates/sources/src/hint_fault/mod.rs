@@ -4,6 +4,8 @@
 
 mod fake;
 #[cfg(feature = "kernel")]
+pub(crate) mod huge;
+#[cfg(feature = "kernel")]
 pub(crate) mod kernel;
 
 use pghot_hotness::{QuickFaults, Rule};

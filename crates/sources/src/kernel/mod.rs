@@ -14,6 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pghot_engine::Turns;
+use pghot_engine::demoter::HugeFault;
 use pghot_engine::marking::{HintFaults, Visits};
 use pghot_hotness::Table;
 use pghot_linux::keeper::{Keeper, KeeperError};
@@ -102,6 +103,11 @@ pub trait Source: Send {
     /// The hint faults that it has seen; `None` if it sees none.
     fn hint_faults(&self) -> Option<HintFaults> {
         None
+    }
+
+    /// The hint faults of huge pages since the last call.
+    fn take_huge_faults(&mut self) -> Vec<HugeFault> {
+        Vec::new()
     }
 
     /// Whether it has a thread that ended although nobody asked: it panicked.

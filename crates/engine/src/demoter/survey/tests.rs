@@ -1,7 +1,7 @@
 //! Whose pages go first, and how many.
 
 use super::*;
-use crate::demoter::{Generation, Unable};
+use crate::demoter::{Exchanged, Generation, Unable};
 use crate::exchange::Fates;
 use crate::{Pattern, Place, Policy};
 
@@ -30,6 +30,15 @@ impl Reclaim for Asked {
     fn age(&mut self, _: Nid, _: u64, _: u64) {}
     fn look_at(&mut self, _: &[Place]) -> Fates {
         Fates::default()
+    }
+    fn huge_share(&mut self, _: Nid) -> f64 {
+        0.0
+    }
+    fn program(&mut self, _: crate::Pid) -> Option<crate::Program> {
+        None
+    }
+    fn exchange_huge(&mut self, _: Nid, _: &[Place], _: &[Place]) -> Exchanged {
+        Exchanged::default()
     }
     fn demote(&mut self, _: Nid, memcg_id: u64, _: u64, pages: u64) -> u64 {
         self.demands.push((memcg_id, pages));

@@ -118,7 +118,7 @@ fn where_all_are_in_use_it_is_looked_rarely() {
 fn nobody_waits_for_a_pair_that_is_not_finished() {
     let (mut node, mut demand) = (used(), demand());
     let turns = Turns::default();
-    let mut demoter = Demoter::new(History::default(), turns.clone());
+    let mut demoter = Demoter::new(History::default(), Gates::default(), turns.clone());
     let settings = Settings::new(Format::Default);
     demoter.pass(&demand, &settings, &mut node);
     let recording = turns.ask();

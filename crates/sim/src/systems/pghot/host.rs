@@ -1,7 +1,7 @@
 //! The modelled machine, for the engine: who maps a page, how much room there is, and moves with
 //! their costs and refusals.
 
-use pghot_engine::demoter::{Lruvec, Reclaim, Unable};
+use pghot_engine::demoter::{Exchanged, Lruvec, Reclaim, Unable};
 use pghot_engine::exchange::Fates;
 use pghot_engine::{Batch, FileId, Found, Machine, Outcome, Owner, Pid, Place, Program};
 use pghot_hotness::{Nid, Pfn};
@@ -172,6 +172,32 @@ impl Reclaim for Host<'_> {
         fates
     }
 
+    fn huge_share(&mut self, nid: Nid) -> f64 {
+        let node = &self.world.nodes[nid as usize];
+        node.huge as f64 / (node.pages - node.free).max(1) as f64
+    }
+
+    /// Nobody is counted, and no policy asks.
+    fn program(&mut self, _: Pid) -> Option<Program> {
+        None
+    }
+
+    fn exchange_huge(&mut self, nid: Nid, down: &[Place], up: &[Place]) -> Exchanged {
+        if !self.world.spec.kernel.demotion_enabled {
+            return Exchanged::default();
+        }
+        let call_ns = |pages: &[Place]| self.world.spec.migration.call_ns(0, pages.len() as u64);
+        self.spent_ns += call_ns(down) + call_ns(up);
+        self.world.counters.move_calls += 2;
+        let gone = self.move_huge(down, |home| home);
+        let come = self.move_huge(up, |_| nid as usize);
+        self.world.counters.demoted_by_request_pages += gone;
+        Exchanged {
+            down_pages: gone * self.weight(),
+            up_pages: come * self.weight(),
+        }
+    }
+
     fn demote(&mut self, nid: Nid, _memcg_id: u64, seq: u64, pages: u64) -> u64 {
         let pages = pages.div_ceil(self.weight());
         let fits = match self.world.spec.kernel.demotion_enabled {
@@ -195,6 +221,25 @@ impl Host<'_> {
     fn lower_room(&self) -> u64 {
         let lower = self.world.nodes.iter().filter(|node| !node.is_top_tier);
         lower.map(Node::room).sum()
+    }
+
+    /// Moves them to a node that may depend on where they are at home; returns how many base pages
+    /// moved.
+    fn move_huge(&mut self, places: &[Place], to: impl Fn(usize) -> usize) -> u64 {
+        let mut moved = 0;
+        for place in places {
+            let Some(head) = self.head_at(place) else {
+                continue;
+            };
+            let region = self.world.memory.region_of(head);
+            let Some((pages, home)) = region.map(|it| (it.folio_pages, it.home as usize)) else {
+                continue;
+            };
+            if self.world.move_folio(head, pages, to(home)) {
+                moved += u64::from(pages);
+            }
+        }
+        moved
     }
 
     /// The folio that a process maps there.

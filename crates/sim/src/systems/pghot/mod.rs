@@ -11,11 +11,12 @@ use std::time::Duration;
 use fakes::Fakes;
 use host::{Busy, Host};
 use pghot_engine::arbiter::{Arbiter, Kind, Reads};
-use pghot_engine::demoter::{Demand, Demoter};
+use pghot_engine::demoter::{Demand, Demoter, HugeFault};
 use pghot_engine::exchange::FaultTimes;
+use pghot_engine::marking::HintFaults;
 use pghot_engine::{
-    Gates, History, Journal, Marking, Migrator, Pace, QuickFault, Settings, Totals, Turns, Waiting,
-    marking, pulse,
+    Gates, History, Journal, Marking, Migrator, Outcome, Pace, Place, QuickFault, Settings, Totals,
+    Turns, Waiting, marking, pulse,
 };
 use pghot_hotness::{Format, Nid, Pfn, Rule, Span, Table};
 use pghot_sources::fake::{Event, FolioAccess};
@@ -58,6 +59,12 @@ struct Pghot {
     marking: Marking,
     /// For the marking.
     busy: Busy,
+    /// For the demoter.
+    huge_faults: Vec<HugeFault>,
+    /// Hint faults of the top tier.
+    faults_above: u64,
+    /// Pages of the machine for which one of the model stands.
+    page_weight: u64,
 }
 
 /// One lower-tier node's migrator, with when its next pass begins.
@@ -81,6 +88,11 @@ impl Pghot {
         let table = Arc::new(Table::in_memory(settings.mode, span));
         let config = tunables::config(&settings, rule);
         let (history, gates) = (History::default(), Gates::default());
+        // The demoter counts in pages of the machine, the migrators in those of the model.
+        let demoters = match world.spec.page_weight {
+            1 => gates.clone(),
+            _ => Gates::default(),
+        };
         let migrator = |nid| PacedMigrator {
             migrator: Migrator::new(nid, history.clone(), gates.clone(), Journal::default()),
             pace: Pace::default(),
@@ -92,7 +104,8 @@ impl Pghot {
             arbiter: Arbiter::new(SOURCES.iter().map(Source::candidate), &config),
             fakes: Fakes::new(&table),
             migrators: world.spec.lower_tier().map(migrator).collect(),
-            demoter: Demoter::new(history, Turns::default()),
+            demoter: Demoter::new(history, demoters, Turns::default()),
+            page_weight: world.spec.page_weight,
             demoter_due_ms: EPOCH_MS,
             is_room_called_for: false,
             quick_fault: QuickFault::as_set(&settings),
@@ -105,6 +118,8 @@ impl Pghot {
                     .sum(),
             ),
             busy: Busy::default(),
+            huge_faults: Vec::new(),
+            faults_above: 0,
             settings,
             rule,
             table,
@@ -181,7 +196,8 @@ impl Pghot {
             return;
         }
         self.is_room_called_for = false;
-        let demand = self.demand(world.spec.page_weight);
+        let mut demand = self.demand(world.spec.page_weight);
+        demand.huge_faults = std::mem::take(&mut self.huge_faults);
         let mut host = Host {
             world,
             spent_ns: 0.0,
@@ -201,20 +217,27 @@ impl Pghot {
             self.arbiter.set_quick_fault(quick_fault);
             self.settle();
         }
-        let promoted = demand.outcomes.promoted;
+        let promoted = demand.outcomes.promoted + self.demoter.report().huge_promoted_pages;
         let worth = self.demoter.report().worth();
-        if self.marking.is_due(now_ms, demand.faults, promoted, worth) {
+        let faults = HintFaults {
+            times: demand.faults,
+            seldom: 0,
+            above: self.faults_above,
+        };
+        if self.marking.is_due(now_ms, faults.all(), promoted, worth) {
             self.marking.note_busy(self.busy.cpus(now_ms, world));
-            self.marking.note(now_ms, demand.faults, promoted, worth);
+            self.marking.note(now_ms, faults.all(), promoted, worth);
         }
         if let Some(pages) = self.demoter.alarm() {
             self.marking.note_alarm(now_ms, pages);
         }
+        (self.marking).mark_above(self.demoter.report().marks_above);
         let is_told = self.times_scans(world);
         if is_told {
             let visits = self.arbiter.visits(self.marking.visits());
             world.spec.kernel.scan_size_mib = visits.size_mb;
             world.scanner_rests = visits.rests;
+            world.marks_above = visits.marks_above;
         }
         self.arbiter.note_scanner(is_told);
         self.settle();
@@ -337,6 +360,21 @@ impl System for Pghot {
             node,
             since_mark,
         } = *fault;
+        let nid = world.memory.node(head);
+        let is_above = world.nodes[nid].is_top_tier;
+        if pages > 1
+            && let Some(region) = world.memory.region_of(head)
+        {
+            self.huge_faults.push(HugeFault {
+                place: Place::in_process(region.pid, u64::from(head - region.pages.start) << 12),
+                above: is_above.then_some(nid as Nid),
+                since_mark_us: since_mark.as_micros() as u64,
+            });
+        }
+        if is_above {
+            self.faults_above += 1;
+            return 0.0;
+        }
         let access = FolioAccess {
             head: pfn_of(head),
             pages: u64::from(pages),
@@ -422,9 +460,11 @@ impl System for Pghot {
 
     fn totals(&self) -> Vec<Totals> {
         let migrators = self.migrators.iter();
-        migrators
-            .map(|paced| paced.migrator.totals().clone())
-            .collect()
+        let mut by_name = Totals::default();
+        let pages = self.demoter.report().huge_promoted_pages / self.page_weight;
+        by_name.outcomes.add(Outcome::Moved, pages);
+        let totals = migrators.map(|paced| paced.migrator.totals().clone());
+        totals.chain([by_name]).collect()
     }
 
     fn details(&self) -> Value {

@@ -22,6 +22,7 @@ use pghot_linux::fates::{self, Fate, Look, SAMPLE_PAGES, Sampled};
 use pghot_linux::resolver::{self, Answer, BATCH_PAGES, Request, Verdict};
 
 use crate::SourceStats;
+use crate::hint_fault::huge::HugeFaultSlot;
 use crate::hint_fault::kernel::{self as hint_fault, HintFaultStats};
 use crate::kernel::attach::{RecordShape, SampleSlot};
 use crate::kernel::page_tables::walk::{self, PageTable, ScanResult, Walk, YoungFolio, YoungPage};
@@ -98,6 +99,7 @@ fn objects() -> Vec<(&'static str, Object, Sides, Vec<&'static Shape>)> {
     let hint_fault = sides([
         ("map blocks", Nothing("the program's own")),
         ("map visits", Nothing("the program's own")),
+        ("map huge_faults", Is(HugeFaultSlot::SHAPE)),
         ("section .data.quick", Is(named("quick_faults"))),
         ("section .data.hz", Is(u32::SHAPE)),
         ("section .data.place", Nothing("the program's own")),

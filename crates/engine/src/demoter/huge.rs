@@ -1,0 +1,487 @@
+//! Huge pages change places by what their hint faults tell.
+//!
+//! A huge page in use is touched as often as all of its pages together, so hardly one is idle from
+//! one aging to the next, however much colder it is than others. But how soon after its mark it is
+//! touched tells how often. So while pages wait, agings tell nothing apart, and most of the node is
+//! huge pages, the scanner marks those of the top tier as well. Its laws:
+//!
+//! - *By name.* Those that come sooner on average, of their last looks, change places with those
+//!   that come later by more than chance: the soonest with the latest.
+//! - *A few first.* Of many that are alike, some come sooner by chance. So after a few it waits for
+//!   the next faults of those that moved, which tell without that choice whether those that went up
+//!   are hotter than those that went down. If so, twice as many may follow.
+//! - *What does not pay rests*, twice as long each time, and half as long after each time that it
+//!   did. Meanwhile the top tier is not marked.
+//! - *Moving disturbs.* It holds up the program, so faults of that time come late and tell nothing.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use pghot_hotness::Nid;
+
+use super::{Demoter, Exchanged, Reclaim, Target};
+use crate::{HUGE_PAGES, Owner, Place, Settings};
+
+/// By so many standard errors those must come later that go down, of the logarithm of the mean of
+/// random times: after 2 looks at each that is three times as late, after 4 twice.
+const ERRORS: f64 = 1.1;
+
+/// After so many looks at each.
+const LOOKS: f64 = 2.0;
+
+/// Of so many looks and more the older ones count half.
+const LOOKS_MAX: f64 = 4.0;
+
+/// What a fault takes to be noticed, in us: nothing comes sooner.
+const NOTICED_US: f64 = 1.0;
+
+/// How long a look is good for, in ms: the scanner comes to all memory about once a second.
+const KNOWN_MS: u64 = 4000;
+
+/// Pages that are known at most: of 128 GiB.
+const KNOWN: usize = 1 << 16;
+
+/// Pairs that change places before it is known whether that pays.
+const TRIAL: u32 = 16;
+
+/// Of these half tell, so many of each kind at least; and so many times as soon those must come
+/// that went up.
+const JUDGED: f64 = 10.0;
+const WORTH_IT: f64 = 1.75;
+
+/// First and longest rest, in ms.
+const REST_MS: (u64, u64) = (500, 64_000);
+
+/// In this time, in ms, those that moved must be touched again, or it did not pay.
+const VERDICT_MS: u64 = 8000;
+
+/// For so long after pages last waited, in ms, the top tier is marked: others may come at once.
+const AGAIN_MS: u64 = 1000;
+
+/// The share of a node that must be huge pages: all of it is marked then.
+const MOSTLY: f64 = 0.5;
+
+/// A hint fault of a huge page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HugeFault {
+    /// Whose it is, and where.
+    pub place: Place,
+    /// The top-tier node that it is on; `None` in the lower tier.
+    pub above: Option<Nid>,
+    /// Since the scanner's mark, in us.
+    pub since_mark_us: u64,
+}
+
+/// Times since the mark.
+#[derive(Debug, Clone, Copy, Default)]
+struct Times {
+    looks: f64,
+    sum_us: f64,
+}
+
+impl Times {
+    fn add(&mut self, us: f64) {
+        self.looks += 1.0;
+        self.sum_us += us;
+    }
+
+    fn halve(&mut self) {
+        self.looks /= 2.0;
+        self.sum_us /= 2.0;
+    }
+
+    /// Whether chance alone would hardly make the others come so much later.
+    fn is_sooner_than(&self, late: &Times) -> bool {
+        let error = (1.0 / self.looks + 1.0 / late.looks).sqrt();
+        self.mean_us() * (ERRORS * error).exp() < late.mean_us()
+    }
+
+    fn mean_us(&self) -> f64 {
+        self.sum_us / self.looks.max(1.0)
+    }
+}
+
+/// What is known of a huge page.
+#[derive(Debug, Clone, Copy, Default)]
+struct Seen {
+    times: Times,
+    at_ms: u64,
+    above: Option<Nid>,
+    /// Where it was to go and has not been touched since.
+    asked: Option<Way>,
+}
+
+/// Where a page is to go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Up,
+    Down,
+}
+
+/// See the head of this file.
+#[derive(Debug, Default)]
+pub(super) struct Huge {
+    seen: HashMap<Place, Seen>,
+    /// The first faults of those that went up, and of those that went down.
+    up: Times,
+    down: Times,
+    /// Pairs since it was last known whether it pays, and how many may be; 0 at first.
+    on_trial: u32,
+    trial: u32,
+    /// Pages have just moved, which held up the program: the next faults came late.
+    is_disturbed: bool,
+    /// When a pair last moved, and when it was last asked for one.
+    moved_ms: u64,
+    asked_ms: Option<u64>,
+    /// When what is not known any more was last dropped.
+    dropped_ms: u64,
+    rest_ms: u64,
+    until_ms: u64,
+}
+
+/// Pages that are to change places, as many of each kind.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Pairs {
+    up: Vec<Place>,
+    down: Vec<Place>,
+}
+
+impl Huge {
+    /// Takes note of faults since the last call.
+    pub fn note(&mut self, now_ms: u64, faults: &[HugeFault]) {
+        if now_ms >= self.dropped_ms + KNOWN_MS {
+            self.dropped_ms = now_ms;
+            self.seen.retain(|_, seen| now_ms < seen.at_ms + KNOWN_MS);
+        }
+        if !faults.is_empty() && std::mem::take(&mut self.is_disturbed) {
+            return;
+        }
+        for fault in faults {
+            let is_full = self.seen.len() >= KNOWN && !self.seen.contains_key(&fault.place);
+            if !is_full {
+                self.note_one(now_ms, fault);
+            }
+        }
+    }
+
+    fn note_one(&mut self, now_ms: u64, fault: &HugeFault) {
+        let us = fault.since_mark_us as f64 + NOTICED_US;
+        let seen = self.seen.entry(fault.place).or_default();
+        if let Some(way) = seen.asked.take() {
+            match (way, fault.above) {
+                (Way::Up, Some(_)) => self.up.add(us),
+                (Way::Down, None) => self.down.add(us),
+                // It did not go.
+                _ => {}
+            }
+            // What it was chosen for was partly chance.
+            seen.times = Times::default();
+        }
+        if now_ms >= seen.at_ms + KNOWN_MS {
+            seen.times = Times::default();
+        }
+        if seen.times.looks >= LOOKS_MAX {
+            seen.times.halve();
+        }
+        seen.times.add(us);
+        (seen.at_ms, seen.above) = (now_ms, fault.above);
+    }
+
+    /// Whether nothing changes places for now.
+    pub fn rests(&mut self, now_ms: u64) -> bool {
+        self.asked_ms = Some(now_ms);
+        self.judge(now_ms);
+        now_ms < self.until_ms
+    }
+
+    /// Whether the scanner is to mark the top tier as well.
+    pub fn marks_above(&self, now_ms: u64) -> bool {
+        let is_asked = |asked_ms: u64| now_ms < asked_ms + AGAIN_MS;
+        now_ms >= self.until_ms && self.asked_ms.is_some_and(is_asked)
+    }
+
+    fn judge(&mut self, now_ms: u64) {
+        let judged = JUDGED.max(f64::from(self.on_trial) / 2.0);
+        let is_known = self.up.looks >= judged && self.down.looks >= judged;
+        let is_late = self.on_trial > 0 && now_ms >= self.moved_ms + VERDICT_MS;
+        if !is_known && !is_late {
+            return;
+        }
+        let pays = is_known && self.up.mean_us() * WORTH_IT <= self.down.mean_us();
+        (self.up, self.down, self.on_trial) = (Times::default(), Times::default(), 0);
+        if pays {
+            self.trial = self.trial().saturating_mul(2);
+            self.rest_ms /= 2;
+        } else {
+            self.trial = 0;
+            self.rest_ms = (2 * self.rest_ms).clamp(REST_MS.0, REST_MS.1);
+            self.until_ms = now_ms + self.rest_ms;
+            self.seen.clear();
+        }
+    }
+
+    fn trial(&self) -> u32 {
+        self.trial.max(TRIAL)
+    }
+
+    /// Of a node, those that are to change places now, so many pairs at most.
+    fn pairs(&mut self, now_ms: u64, nid: Nid, most: usize) -> Pairs {
+        let most = most.min(self.trial().saturating_sub(self.on_trial) as usize);
+        let is_known = |seen: &Seen| {
+            seen.times.looks >= LOOKS && seen.asked.is_none() && now_ms < seen.at_ms + KNOWN_MS
+        };
+        let by_time = |above: Option<Nid>| {
+            let seen = self.seen.iter();
+            let here = seen.filter(|(_, seen)| seen.above == above && is_known(seen));
+            let mut here: Vec<(Times, Place)> =
+                here.map(|(place, seen)| (seen.times, *place)).collect();
+            here.sort_by(|a, b| (a.0.mean_us().total_cmp(&b.0.mean_us())).then(a.1.cmp(&b.1)));
+            here
+        };
+        let (below, above) = (by_time(None), by_time(Some(nid)));
+        let mut pairs = Pairs::default();
+        for ((soon, up), (late, down)) in below.into_iter().zip(above.into_iter().rev()) {
+            if pairs.up.len() >= most || !soon.is_sooner_than(&late) {
+                break;
+            }
+            pairs.up.push(up);
+            pairs.down.push(down);
+        }
+        pairs
+    }
+
+    /// Takes note of pairs that were told to change places.
+    fn note_asked(&mut self, now_ms: u64, pairs: &Pairs) {
+        self.moved_ms = now_ms;
+        self.is_disturbed = true;
+        self.on_trial += u32::try_from(pairs.up.len()).unwrap_or(u32::MAX);
+        let up = pairs.up.iter().map(|place| (place, Way::Up));
+        for (place, way) in up.chain(pairs.down.iter().map(|place| (place, Way::Down))) {
+            if let Some(seen) = self.seen.get_mut(place) {
+                seen.asked = Some(way);
+            }
+        }
+    }
+}
+
+/// Whether no policy keeps a page where it is.
+fn may_move(place: &Place, settings: &Settings, machine: &mut dyn Reclaim) -> bool {
+    let policies = &settings.policies;
+    let Owner::Process(pid) = place.owner else {
+        return false;
+    };
+    if policies.is_empty() {
+        return true;
+    }
+    let program = machine.program(pid);
+    program.is_some_and(|program| {
+        let policy = policies.of(&program);
+        policies.may_go(&program.cgroup) && !policy.is_some_and(|policy| policy.exclude)
+    })
+}
+
+impl Demoter {
+    /// Has the huge pages of a full node marked, and exchanges them.
+    pub(super) fn exchange_huge(
+        &mut self,
+        target: &Target,
+        settings: &Settings,
+        machine: &mut dyn Reclaim,
+    ) {
+        let (now_ms, nid) = (machine.now_ms(), target.nid);
+        // By weights it is for the kernel's lists to say who gives.
+        let may_exchange = settings.demote_rate_limit_mbps > 0
+            && self.report.unable.is_none()
+            && !self.exchange.is_proven()
+            && !settings.policies.has_weights();
+        if !may_exchange || machine.huge_share(nid) < MOSTLY || self.huge.rests(now_ms) {
+            return;
+        }
+        let most = self.huge_pages_most(nid, settings, machine);
+        let mut pairs = self.huge.pairs(now_ms, nid, most as usize);
+        let mut may_move = |place: &Place| may_move(place, settings, machine);
+        pairs.up.retain(&mut may_move);
+        pairs.down.retain(&mut may_move);
+        if pairs.up.is_empty() || pairs.down.is_empty() {
+            return;
+        }
+        let Exchanged {
+            down_pages,
+            up_pages,
+        } = machine.exchange_huge(nid, &pairs.down, &pairs.up);
+        self.huge.note_asked(now_ms, &pairs);
+        self.exchange.spend(now_ms, down_pages);
+        let up = u32::try_from(up_pages).unwrap_or(u32::MAX);
+        // Nothing goes while the gate is closed.
+        let _ = (self.gates).with(nid, now_ms, settings, |gate| gate.admit(up, now_ms));
+        self.demoted.push((Arc::default(), down_pages));
+        self.report.demoted_pages += down_pages;
+        self.report.huge_promoted_pages += up_pages;
+    }
+
+    /// As many as both limits and the lower tier allow now.
+    fn huge_pages_most(&mut self, nid: Nid, settings: &Settings, machine: &mut dyn Reclaim) -> u64 {
+        let now_ms = machine.now_ms();
+        self.gates.refill(Some(nid), now_ms, settings);
+        let up_pages = (self.gates).with(nid, now_ms, settings, |gate| match gate.closed(now_ms) {
+            Some(_) => 0,
+            None => gate.tokens_pages(),
+        });
+        let down_pages = self.exchange.saved_pages(now_ms, settings);
+        let room = machine.lower_room_pages(nid) / HUGE_PAGES;
+        // The last one may overdraw a limit, as with any move.
+        room.min(up_pages.min(down_pages).div_ceil(HUGE_PAGES))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(number: u64) -> Place {
+        Place::in_process(7, number << 21)
+    }
+
+    fn fault(number: u64, above: bool, since_mark_us: u64) -> HugeFault {
+        HugeFault {
+            place: place(number),
+            above: above.then_some(0),
+            since_mark_us,
+        }
+    }
+
+    /// After so many us on average, at random, by the number of the draw.
+    fn random_us(mean_us: f64, draw: u64) -> u64 {
+        let bits = (draw + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 11;
+        (-mean_us * ((bits as f64 + 0.5) / (1u64 << 53) as f64).ln()) as u64
+    }
+
+    #[test]
+    fn the_soonest_below_change_places_with_the_latest_above() {
+        let mut huge = Huge::default();
+        let looks = [
+            fault(1, false, 3),
+            fault(2, false, 9),
+            fault(3, true, 40),
+            fault(4, true, 300),
+        ];
+        huge.note(1000, &looks);
+        assert_eq!(huge.pairs(1000, 0, 9), Pairs::default(), "one look");
+        huge.note(1500, &looks);
+        let both = Pairs {
+            up: vec![place(1), place(2)],
+            down: vec![place(4), place(3)],
+        };
+        assert_eq!(huge.pairs(1500, 0, 9), both);
+        assert_eq!(huge.pairs(1500, 0, 1).down, [place(4)], "the latest");
+        assert_eq!(huge.pairs(1500, 1, 9), Pairs::default(), "another node");
+        assert_eq!(huge.pairs(6000, 0, 9), Pairs::default(), "long ago");
+        huge.note_asked(1500, &both);
+        assert_eq!(huge.pairs(1500, 0, 9), Pairs::default(), "they moved");
+    }
+
+    /// Exchanges huge pages for a minute, of 200 of which the first 100 are above; returns how many
+    /// pairs moved, and when at last the hottest 30 of the last were above.
+    fn exchanged(mean_us: impl Fn(u64) -> f64) -> (usize, Option<u64>) {
+        let mut huge = Huge::default();
+        let mut is_above: Vec<bool> = (0..200).map(|number| number < 100).collect();
+        let (mut moved, mut up_ms, mut draw) = (0, None, 0);
+        for now_ms in (0..60_000).step_by(500) {
+            if huge.rests(now_ms) {
+                continue;
+            }
+            let mut look = |number: u64| {
+                draw += 1;
+                fault(
+                    number,
+                    is_above[number as usize],
+                    random_us(mean_us(number), draw),
+                )
+            };
+            let looks: Vec<HugeFault> = (0..200).map(&mut look).collect();
+            huge.note(now_ms, &looks);
+            let pairs = huge.pairs(now_ms, 0, 10);
+            if pairs.up.is_empty() {
+                continue;
+            }
+            huge.note_asked(now_ms, &pairs);
+            for (up, down) in pairs.up.iter().zip(&pairs.down) {
+                is_above[(up.address >> 21) as usize] = true;
+                is_above[(down.address >> 21) as usize] = false;
+            }
+            moved += pairs.up.len();
+            if is_above[170..].iter().all(|above| *above) {
+                up_ms = up_ms.or(Some(now_ms));
+            }
+        }
+        (moved, up_ms)
+    }
+
+    #[test]
+    fn where_all_are_touched_alike_few_change_places() {
+        let (moved, _) = exchanged(|_| 100.0);
+        // A trial at each end of a rest, and few more by chance.
+        assert!((1..150).contains(&moved), "{moved}");
+    }
+
+    #[test]
+    fn the_hot_ones_go_up_and_few_others() {
+        let (moved, up_ms) = exchanged(|number| if number >= 170 { 5.0 } else { 200.0 });
+        assert!(up_ms.is_some_and(|ms| ms < 10_000), "{up_ms:?}");
+        assert!((30..200).contains(&moved), "{moved}");
+    }
+
+    /// Chance picks those that come soonest; when they are looked at again it is seen to be chance.
+    #[test]
+    fn what_did_not_pay_rests_longer_each_time() {
+        let mut huge = Huge::default();
+        let mut rests = Vec::new();
+        let mut was = false;
+        for now_ms in (0..60_000).step_by(100) {
+            let is = huge.rests(now_ms);
+            if is && !was {
+                rests.push(huge.until_ms - now_ms);
+            }
+            was = is;
+            let numbers = 0..2 * u64::from(TRIAL);
+            let chosen: Vec<Place> = numbers.clone().map(place).collect();
+            let looks = numbers.map(|number| fault(number, number % 2 == 0, 50));
+            huge.note(now_ms, &looks.collect::<Vec<_>>());
+            if !is && huge.on_trial == 0 {
+                let (up, down) = chosen.chunks(2).map(|it| (it[0], it[1])).unzip();
+                huge.note_asked(now_ms, &Pairs { up, down });
+            }
+        }
+        assert_eq!(rests[..5], [500, 1000, 2000, 4000, 8000]);
+        assert!(!huge.marks_above(huge.until_ms - 1));
+    }
+
+    #[test]
+    fn who_is_never_touched_again_did_not_pay() {
+        let mut huge = Huge::default();
+        assert!(!huge.rests(1000) && huge.marks_above(1000));
+        let pairs = Pairs {
+            up: vec![place(1)],
+            down: vec![place(2)],
+        };
+        huge.note_asked(1000, &pairs);
+        assert!(!huge.rests(1000 + VERDICT_MS - 1));
+        assert!(huge.rests(1000 + VERDICT_MS));
+        assert!(!huge.marks_above(1000 + VERDICT_MS));
+        assert!(!huge.rests(1000 + VERDICT_MS + REST_MS.0));
+    }
+
+    /// While pages moved, all faults came late.
+    #[test]
+    fn faults_after_a_move_tell_nothing() {
+        let mut huge = Huge::default();
+        let looks = [fault(1, false, 3), fault(2, true, 300)];
+        huge.note(1000, &looks);
+        huge.note_asked(1000, &Pairs::default());
+        huge.note(1000, &[]);
+        huge.note(1100, &looks);
+        assert_eq!(huge.pairs(1100, 0, 9), Pairs::default());
+        huge.note(1200, &looks);
+        assert_eq!(huge.pairs(1200, 0, 9).up, [place(1)]);
+    }
+}

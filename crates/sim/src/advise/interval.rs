@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// a measurement is one half of one run in a guest, and the share that the witness counted is put
 /// against that of the model; shares below [`FAR_SHARE_MIN`] in both are left out. Without
 /// balancing nothing moves, so the model does not err there.
-pub const MODEL_FACTORS: [(&str, f64); 3] = [("none", 1.0), ("numab2", 1.35), ("pghot", 1.76)];
+pub const MODEL_FACTORS: [(&str, f64); 3] = [("none", 1.0), ("numab2", 1.35), ("pghot", 1.9)];
 
 /// Of such a small share a factor tells nothing: it is 25 ms of five seconds.
 pub const FAR_SHARE_MIN: f64 = 0.005;

@@ -36,6 +36,10 @@ pub fn text(status: &Status) -> String {
     let demoter = &status.demoter;
     let demoted = format!("{} made room", pages(demoter.demoted_pages));
     let _ = writeln!(text, "  demoted: {demoted}; {}", demoter.sentence());
+    if demoter.huge_promoted_pages > 0 {
+        let came = pages(demoter.huge_promoted_pages);
+        let _ = writeln!(text, "  promoted for huge pages that went down: {came}");
+    }
     if let Some(look) = demoter.looks.back().filter(|_| demoter.is_wanted) {
         let _ = writeln!(text, "  last look: {}", look.sentence());
     }

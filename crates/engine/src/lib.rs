@@ -45,7 +45,7 @@ mod turns;
 pub mod fake;
 
 /// Base pages of a huge page.
-pub(crate) const HUGE_PAGES: u64 = 512;
+pub const HUGE_PAGES: u64 = 512;
 
 pub use gate::{Gate, Gates, Held};
 pub use history::History;

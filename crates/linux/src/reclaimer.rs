@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use pghot_engine::demoter::{Exchanged, Lruvec, Reclaim, Unable};
 use pghot_engine::exchange::Fates;
-use pghot_engine::{Owner, Pid, Place, Program};
+use pghot_engine::{HUGE_PAGES, Owner, Pid, Place, Program};
 use pghot_hotness::Nid;
 use tracing::debug;
 
@@ -32,9 +32,6 @@ use crate::watermarks::Watermarks;
 
 /// Pages of one call: the kernel looks at signals between its batches only.
 const CALL_PAGES: u64 = 4096;
-
-/// Base pages of a huge page.
-const HUGE_PAGES: u64 = 512;
 
 /// The machine, as the demoter sees it.
 pub struct Reclaimer {

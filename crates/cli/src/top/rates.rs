@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use pghot_daemon::status::{SourceReport, Status};
 use pghot_engine::Outcome;
+use pghot_engine::demoter::DemoterReport;
 
 /// The kernel's counters of demotion, whoever asked for it.
 const DEMOTIONS: [&str; 4] = [
@@ -53,16 +54,23 @@ impl Rates {
         let rate = |before: u64, now: u64| Some(now.checked_sub(before)? as f64 / seconds);
         let outcome = |outcome| rate(outcome_pages(before, outcome), outcome_pages(now, outcome));
         let counter = |names: &[&str]| rate(growth(before, names)?, growth(now, names)?);
+        let huge = |pages: fn(&DemoterReport) -> u64| {
+            rate(pages(&before.demoter), pages(&now.demoter)).unwrap_or(0.0)
+        };
+        let more = |rate: Option<f64>, by_name: f64| Some(rate? + by_name);
         let outcomes = Outcome::ALL.iter();
         let cpu_s = now.cpu_s - before.cpu_s;
         Rates {
-            up: outcome(if now.dry_run {
-                Outcome::WouldMove
-            } else {
-                Outcome::Moved
-            }),
+            up: more(
+                outcome(if now.dry_run {
+                    Outcome::WouldMove
+                } else {
+                    Outcome::Moved
+                }),
+                huge(|it| it.huge_promoted_pages),
+            ),
             up_by_kernel: counter(&["pgpromote_success"]),
-            down: counter(&DEMOTIONS)
+            down: more(counter(&DEMOTIONS), huge(|it| it.huge_demoted_pages))
                 .or_else(|| rate(before.demoter.demoted_pages, now.demoter.demoted_pages)),
             cpu: (cpu_s >= 0.0).then_some(cpu_s / seconds),
             outcomes: outcomes

@@ -172,6 +172,12 @@ pub const METRICS: &[Metric] = &[
         "Base pages that pghot had the kernel demote, to make room.",
         |status, to| to.whole(status.demoter.demoted_pages),
     ),
+    counter(
+        ("pghot_huge_promoted_pages", "pages"),
+        &[],
+        "Base pages promoted as parts of huge pages that changed places with others by name.",
+        |status, to| to.whole(status.demoter.huge_promoted_pages),
+    ),
     gauge(
         ("pghot_demotion_state", ""),
         &["state"],

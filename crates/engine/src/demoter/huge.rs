@@ -14,6 +14,7 @@
 //!   did. Meanwhile the top tier is not marked.
 //! - *Moving disturbs.* It holds up the program, so faults of that time come late and tell nothing.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -224,30 +225,35 @@ impl Huge {
         self.trial.max(TRIAL)
     }
 
-    /// Of a node, those that are to change places now, so many pairs at most.
-    fn pairs(&mut self, now_ms: u64, nid: Nid, most: usize) -> Pairs {
+    /// Of a node, those that are to change places now, so many pairs at most, of owners who let
+    /// them.
+    fn pairs(
+        &self,
+        now_ms: u64,
+        nid: Nid,
+        most: usize,
+        may_move: &mut dyn FnMut(Owner) -> bool,
+    ) -> Pairs {
         let most = most.min(self.trial().saturating_sub(self.on_trial) as usize);
-        let is_known = |seen: &Seen| {
-            seen.times.looks >= LOOKS && seen.asked.is_none() && now_ms < seen.at_ms + KNOWN_MS
+        let mut let_them = HashMap::new();
+        let mut known = |above: Option<Nid>| -> Vec<(Times, Place)> {
+            let seen = self.seen.iter().filter(|(place, seen)| {
+                seen.above == above
+                    && seen.times.looks >= LOOKS
+                    && seen.asked.is_none()
+                    && now_ms < seen.at_ms + KNOWN_MS
+                    && *let_them
+                        .entry(place.owner)
+                        .or_insert_with(|| may_move(place.owner))
+            });
+            seen.map(|(place, seen)| (seen.times, *place)).collect()
         };
-        let by_time = |above: Option<Nid>| {
-            let seen = self.seen.iter();
-            let here = seen.filter(|(_, seen)| seen.above == above && is_known(seen));
-            let mut here: Vec<(Times, Place)> =
-                here.map(|(place, seen)| (seen.times, *place)).collect();
-            here.sort_by(|a, b| (a.0.mean_us().total_cmp(&b.0.mean_us())).then(a.1.cmp(&b.1)));
-            here
-        };
-        let (below, above) = (by_time(None), by_time(Some(nid)));
-        let mut pairs = Pairs::default();
-        for ((soon, up), (late, down)) in below.into_iter().zip(above.into_iter().rev()) {
-            if pairs.up.len() >= most || !soon.is_sooner_than(&late) {
-                break;
-            }
-            pairs.up.push(up);
-            pairs.down.push(down);
-        }
-        pairs
+        let below = first(known(None), most, by_time);
+        let above = first(known(Some(nid)), most, |a, b| by_time(b, a));
+        let pairs = below.into_iter().zip(above);
+        let pairs = pairs.take_while(|((soon, _), (late, _))| soon.is_sooner_than(late));
+        let (up, down) = pairs.map(|((_, up), (_, down))| (up, down)).unzip();
+        Pairs { up, down }
     }
 
     /// Takes note of pairs that were told to change places.
@@ -264,10 +270,25 @@ impl Huge {
     }
 }
 
-/// Whether no policy keeps a page where it is.
-fn may_move(place: &Place, settings: &Settings, machine: &mut dyn Reclaim) -> bool {
+fn by_time(a: &(Times, Place), b: &(Times, Place)) -> Ordering {
+    let by_time = a.0.mean_us().total_cmp(&b.0.mean_us());
+    by_time.then(a.1.cmp(&b.1))
+}
+
+/// The first so many, in order, without sorting the rest.
+fn first<T>(mut all: Vec<T>, most: usize, order: impl Fn(&T, &T) -> Ordering) -> Vec<T> {
+    if most < all.len() {
+        all.select_nth_unstable_by(most, &order);
+        all.truncate(most);
+    }
+    all.sort_by(order);
+    all
+}
+
+/// Whether no policy keeps its pages where they are.
+fn may_move(owner: Owner, settings: &Settings, machine: &mut dyn Reclaim) -> bool {
     let policies = &settings.policies;
-    let Owner::Process(pid) = place.owner else {
+    let Owner::Process(pid) = owner else {
         return false;
     };
     if policies.is_empty() {
@@ -298,11 +319,9 @@ impl Demoter {
             return;
         }
         let most = self.huge_pages_most(nid, settings, machine);
-        let mut pairs = self.huge.pairs(now_ms, nid, most as usize);
-        let mut may_move = |place: &Place| may_move(place, settings, machine);
-        pairs.up.retain(&mut may_move);
-        pairs.down.retain(&mut may_move);
-        if pairs.up.is_empty() || pairs.down.is_empty() {
+        let mut may_move = |owner| may_move(owner, settings, machine);
+        let pairs = (self.huge).pairs(now_ms, nid, most as usize, &mut may_move);
+        if pairs.up.is_empty() {
             return;
         }
         let Exchanged {
@@ -316,6 +335,7 @@ impl Demoter {
         let _ = (self.gates).with(nid, now_ms, settings, |gate| gate.admit(up, now_ms));
         self.demoted.push((Arc::default(), down_pages));
         self.report.demoted_pages += down_pages;
+        self.report.huge_demoted_pages += down_pages;
         self.report.huge_promoted_pages += up_pages;
     }
 
@@ -335,153 +355,4 @@ impl Demoter {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn place(number: u64) -> Place {
-        Place::in_process(7, number << 21)
-    }
-
-    fn fault(number: u64, above: bool, since_mark_us: u64) -> HugeFault {
-        HugeFault {
-            place: place(number),
-            above: above.then_some(0),
-            since_mark_us,
-        }
-    }
-
-    /// After so many us on average, at random, by the number of the draw.
-    fn random_us(mean_us: f64, draw: u64) -> u64 {
-        let bits = (draw + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 11;
-        (-mean_us * ((bits as f64 + 0.5) / (1u64 << 53) as f64).ln()) as u64
-    }
-
-    #[test]
-    fn the_soonest_below_change_places_with_the_latest_above() {
-        let mut huge = Huge::default();
-        let looks = [
-            fault(1, false, 3),
-            fault(2, false, 9),
-            fault(3, true, 40),
-            fault(4, true, 300),
-        ];
-        huge.note(1000, &looks);
-        assert_eq!(huge.pairs(1000, 0, 9), Pairs::default(), "one look");
-        huge.note(1500, &looks);
-        let both = Pairs {
-            up: vec![place(1), place(2)],
-            down: vec![place(4), place(3)],
-        };
-        assert_eq!(huge.pairs(1500, 0, 9), both);
-        assert_eq!(huge.pairs(1500, 0, 1).down, [place(4)], "the latest");
-        assert_eq!(huge.pairs(1500, 1, 9), Pairs::default(), "another node");
-        assert_eq!(huge.pairs(6000, 0, 9), Pairs::default(), "long ago");
-        huge.note_asked(1500, &both);
-        assert_eq!(huge.pairs(1500, 0, 9), Pairs::default(), "they moved");
-    }
-
-    /// Exchanges huge pages for a minute, of 200 of which the first 100 are above; returns how many
-    /// pairs moved, and when at last the hottest 30 of the last were above.
-    fn exchanged(mean_us: impl Fn(u64) -> f64) -> (usize, Option<u64>) {
-        let mut huge = Huge::default();
-        let mut is_above: Vec<bool> = (0..200).map(|number| number < 100).collect();
-        let (mut moved, mut up_ms, mut draw) = (0, None, 0);
-        for now_ms in (0..60_000).step_by(500) {
-            if huge.rests(now_ms) {
-                continue;
-            }
-            let mut look = |number: u64| {
-                draw += 1;
-                fault(
-                    number,
-                    is_above[number as usize],
-                    random_us(mean_us(number), draw),
-                )
-            };
-            let looks: Vec<HugeFault> = (0..200).map(&mut look).collect();
-            huge.note(now_ms, &looks);
-            let pairs = huge.pairs(now_ms, 0, 10);
-            if pairs.up.is_empty() {
-                continue;
-            }
-            huge.note_asked(now_ms, &pairs);
-            for (up, down) in pairs.up.iter().zip(&pairs.down) {
-                is_above[(up.address >> 21) as usize] = true;
-                is_above[(down.address >> 21) as usize] = false;
-            }
-            moved += pairs.up.len();
-            if is_above[170..].iter().all(|above| *above) {
-                up_ms = up_ms.or(Some(now_ms));
-            }
-        }
-        (moved, up_ms)
-    }
-
-    #[test]
-    fn where_all_are_touched_alike_few_change_places() {
-        let (moved, _) = exchanged(|_| 100.0);
-        // A trial at each end of a rest, and few more by chance.
-        assert!((1..150).contains(&moved), "{moved}");
-    }
-
-    #[test]
-    fn the_hot_ones_go_up_and_few_others() {
-        let (moved, up_ms) = exchanged(|number| if number >= 170 { 5.0 } else { 200.0 });
-        assert!(up_ms.is_some_and(|ms| ms < 10_000), "{up_ms:?}");
-        assert!((30..200).contains(&moved), "{moved}");
-    }
-
-    /// Chance picks those that come soonest; when they are looked at again it is seen to be chance.
-    #[test]
-    fn what_did_not_pay_rests_longer_each_time() {
-        let mut huge = Huge::default();
-        let mut rests = Vec::new();
-        let mut was = false;
-        for now_ms in (0..60_000).step_by(100) {
-            let is = huge.rests(now_ms);
-            if is && !was {
-                rests.push(huge.until_ms - now_ms);
-            }
-            was = is;
-            let numbers = 0..2 * u64::from(TRIAL);
-            let chosen: Vec<Place> = numbers.clone().map(place).collect();
-            let looks = numbers.map(|number| fault(number, number % 2 == 0, 50));
-            huge.note(now_ms, &looks.collect::<Vec<_>>());
-            if !is && huge.on_trial == 0 {
-                let (up, down) = chosen.chunks(2).map(|it| (it[0], it[1])).unzip();
-                huge.note_asked(now_ms, &Pairs { up, down });
-            }
-        }
-        assert_eq!(rests[..5], [500, 1000, 2000, 4000, 8000]);
-        assert!(!huge.marks_above(huge.until_ms - 1));
-    }
-
-    #[test]
-    fn who_is_never_touched_again_did_not_pay() {
-        let mut huge = Huge::default();
-        assert!(!huge.rests(1000) && huge.marks_above(1000));
-        let pairs = Pairs {
-            up: vec![place(1)],
-            down: vec![place(2)],
-        };
-        huge.note_asked(1000, &pairs);
-        assert!(!huge.rests(1000 + VERDICT_MS - 1));
-        assert!(huge.rests(1000 + VERDICT_MS));
-        assert!(!huge.marks_above(1000 + VERDICT_MS));
-        assert!(!huge.rests(1000 + VERDICT_MS + REST_MS.0));
-    }
-
-    /// While pages moved, all faults came late.
-    #[test]
-    fn faults_after_a_move_tell_nothing() {
-        let mut huge = Huge::default();
-        let looks = [fault(1, false, 3), fault(2, true, 300)];
-        huge.note(1000, &looks);
-        huge.note_asked(1000, &Pairs::default());
-        huge.note(1000, &[]);
-        huge.note(1100, &looks);
-        assert_eq!(huge.pairs(1100, 0, 9), Pairs::default());
-        huge.note(1200, &looks);
-        assert_eq!(huge.pairs(1200, 0, 9).up, [place(1)]);
-    }
-}
+mod tests;

@@ -19,6 +19,8 @@ pub struct DemoterReport {
     /// Pages promoted since the start as parts of huge pages that changed places with others by
     /// their hint faults; migrators promoted the rest.
     pub huge_promoted_pages: u64,
+    /// Of those demoted, parts of such huge pages; the kernel's counters of demotion lack them.
+    pub huge_demoted_pages: u64,
     /// Whether huge pages of the top tier are marked as well.
     pub marks_above: bool,
     /// Agings asked for.

@@ -1,0 +1,172 @@
+//! Huge pages whose heat is known, and what becomes of them.
+
+use super::*;
+
+fn place(number: u64) -> Place {
+    Place::in_process(7, number << 21)
+}
+
+fn fault(number: u64, above: bool, since_mark_us: u64) -> HugeFault {
+    HugeFault {
+        place: place(number),
+        above: above.then_some(0),
+        since_mark_us,
+    }
+}
+
+/// After so many us on average, at random, by the number of the draw.
+fn random_us(mean_us: f64, draw: u64) -> u64 {
+    let bits = (draw + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 11;
+    (-mean_us * ((bits as f64 + 0.5) / (1u64 << 53) as f64).ln()) as u64
+}
+
+#[test]
+fn the_soonest_below_change_places_with_the_latest_above() {
+    let mut huge = Huge::default();
+    let looks = [
+        fault(1, false, 3),
+        fault(2, false, 9),
+        fault(3, true, 40),
+        fault(4, true, 300),
+    ];
+    huge.note(1000, &looks);
+    assert_eq!(
+        huge.pairs(1000, 0, 9, &mut |_| true),
+        Pairs::default(),
+        "one look"
+    );
+    huge.note(1500, &looks);
+    let both = Pairs {
+        up: vec![place(1), place(2)],
+        down: vec![place(4), place(3)],
+    };
+    assert_eq!(huge.pairs(1500, 0, 9, &mut |_| true), both);
+    assert_eq!(
+        huge.pairs(1500, 0, 1, &mut |_| true).down,
+        [place(4)],
+        "the latest"
+    );
+    assert_eq!(
+        huge.pairs(1500, 1, 9, &mut |_| true),
+        Pairs::default(),
+        "another node"
+    );
+    assert_eq!(
+        huge.pairs(6000, 0, 9, &mut |_| true),
+        Pairs::default(),
+        "long ago"
+    );
+    let others = &mut |_| false;
+    assert_eq!(huge.pairs(1500, 0, 9, others), Pairs::default(), "kept");
+    huge.note_asked(1500, &both);
+    assert_eq!(
+        huge.pairs(1500, 0, 9, &mut |_| true),
+        Pairs::default(),
+        "they moved"
+    );
+}
+
+/// Exchanges huge pages for a minute, of 200 of which the first 100 are above; returns how many
+/// pairs moved, and when at last the hottest 30 of the last were above.
+fn exchanged(mean_us: impl Fn(u64) -> f64) -> (usize, Option<u64>) {
+    let mut huge = Huge::default();
+    let mut is_above: Vec<bool> = (0..200).map(|number| number < 100).collect();
+    let (mut moved, mut up_ms, mut draw) = (0, None, 0);
+    for now_ms in (0..60_000).step_by(500) {
+        if huge.rests(now_ms) {
+            continue;
+        }
+        let mut look = |number: u64| {
+            draw += 1;
+            fault(
+                number,
+                is_above[number as usize],
+                random_us(mean_us(number), draw),
+            )
+        };
+        let looks: Vec<HugeFault> = (0..200).map(&mut look).collect();
+        huge.note(now_ms, &looks);
+        let pairs = huge.pairs(now_ms, 0, 10, &mut |_| true);
+        if pairs.up.is_empty() {
+            continue;
+        }
+        huge.note_asked(now_ms, &pairs);
+        for (up, down) in pairs.up.iter().zip(&pairs.down) {
+            is_above[(up.address >> 21) as usize] = true;
+            is_above[(down.address >> 21) as usize] = false;
+        }
+        moved += pairs.up.len();
+        if is_above[170..].iter().all(|above| *above) {
+            up_ms = up_ms.or(Some(now_ms));
+        }
+    }
+    (moved, up_ms)
+}
+
+#[test]
+fn where_all_are_touched_alike_few_change_places() {
+    let (moved, _) = exchanged(|_| 100.0);
+    // A trial at each end of a rest, and few more by chance.
+    assert!((1..150).contains(&moved), "{moved}");
+}
+
+#[test]
+fn the_hot_ones_go_up_and_few_others() {
+    let (moved, up_ms) = exchanged(|number| if number >= 170 { 5.0 } else { 200.0 });
+    assert!(up_ms.is_some_and(|ms| ms < 10_000), "{up_ms:?}");
+    assert!((30..200).contains(&moved), "{moved}");
+}
+
+/// Chance picks those that come soonest; when they are looked at again it is seen to be chance.
+#[test]
+fn what_did_not_pay_rests_longer_each_time() {
+    let mut huge = Huge::default();
+    let mut rests = Vec::new();
+    let mut was = false;
+    for now_ms in (0..60_000).step_by(100) {
+        let is = huge.rests(now_ms);
+        if is && !was {
+            rests.push(huge.until_ms - now_ms);
+        }
+        was = is;
+        let numbers = 0..2 * u64::from(TRIAL);
+        let chosen: Vec<Place> = numbers.clone().map(place).collect();
+        let looks = numbers.map(|number| fault(number, number % 2 == 0, 50));
+        huge.note(now_ms, &looks.collect::<Vec<_>>());
+        if !is && huge.on_trial == 0 {
+            let (up, down) = chosen.chunks(2).map(|it| (it[0], it[1])).unzip();
+            huge.note_asked(now_ms, &Pairs { up, down });
+        }
+    }
+    assert_eq!(rests[..5], [500, 1000, 2000, 4000, 8000]);
+    assert!(!huge.marks_above(huge.until_ms - 1));
+}
+
+#[test]
+fn who_is_never_touched_again_did_not_pay() {
+    let mut huge = Huge::default();
+    assert!(!huge.rests(1000) && huge.marks_above(1000));
+    let pairs = Pairs {
+        up: vec![place(1)],
+        down: vec![place(2)],
+    };
+    huge.note_asked(1000, &pairs);
+    assert!(!huge.rests(1000 + VERDICT_MS - 1));
+    assert!(huge.rests(1000 + VERDICT_MS));
+    assert!(!huge.marks_above(1000 + VERDICT_MS));
+    assert!(!huge.rests(1000 + VERDICT_MS + REST_MS.0));
+}
+
+/// While pages moved, all faults came late.
+#[test]
+fn faults_after_a_move_tell_nothing() {
+    let mut huge = Huge::default();
+    let looks = [fault(1, false, 3), fault(2, true, 300)];
+    huge.note(1000, &looks);
+    huge.note_asked(1000, &Pairs::default());
+    huge.note(1000, &[]);
+    huge.note(1100, &looks);
+    assert_eq!(huge.pairs(1100, 0, 9, &mut |_| true), Pairs::default());
+    huge.note(1200, &looks);
+    assert_eq!(huge.pairs(1200, 0, 9, &mut |_| true).up, [place(1)]);
+}

@@ -302,8 +302,9 @@ const ENDING_MAX: Duration = Duration::from_secs(10);
 struct Threads {
     /// Without which it is not whole, by what an operator calls them.
     parts: Vec<(String, JoinHandle<Result<(), RunError>>)>,
-    /// What the migrators promote, for the demoter, and the limits that both keep.
+    /// What the migrators promote, for the demoter.
     history: History,
+    /// The limits that both keep.
     gates: Gates,
     watchdog: Option<JoinHandle<Result<(), RunError>>>,
     /// Of the migrators and of the demoter.

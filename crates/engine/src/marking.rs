@@ -44,7 +44,8 @@ pub struct HintFaults {
 }
 
 impl HintFaults {
-    /// All that cost a program time, for [`Marking`]: those of the top tier come soon.
+    /// All that cost a program time, for [`Marking`]. Those of the top tier stand in the widest
+    /// class that [`FaultTimes::soon`] counts.
     pub fn all(&self) -> FaultTimes {
         let mut all = self.times;
         all.0[FAULT_CLASSES - 2] += self.above;

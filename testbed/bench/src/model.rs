@@ -252,11 +252,11 @@ impl Seen {
         };
         let demoted =
             |(name, count): (&String, &u64)| name.starts_with("pgdemote_").then_some(*count);
-        let by_kernel = outcome.growth.counters.iter().filter_map(demoted).sum();
+        let by_kernel: u64 = outcome.growth.counters.iter().filter_map(demoted).sum();
         // The kernel does not count those that pghot moves down by name.
         let status = outcome.status.as_ref();
-        let by_daemon = status.and_then(|status| status["demoter"]["demoted_pages"].as_u64());
-        let down_pages = by_daemon.map_or(by_kernel, |pages| pages.max(by_kernel));
+        let by_name = status.and_then(|it| it["demoter"]["huge_demoted_pages"].as_u64());
+        let down_pages = by_kernel + by_name.unwrap_or(0);
         let all_pages = outcome.growth.counter("pgmigrate_success");
         Some(Seen {
             near: by_halves(half.map_or((0, 0), counts), counts(last)),
@@ -312,7 +312,7 @@ mod tests {
         let seen = Seen::in_guest(&moved).unwrap();
         assert_eq!(seen.near, [0.0, 0.5]);
         assert_eq!((seen.up_pages, seen.down_pages), (30, 20));
-        moved.status = Some(serde_json::json!({"demoter": {"demoted_pages": 25}}));
+        moved.status = Some(serde_json::json!({"demoter": {"huge_demoted_pages": 5}}));
         let seen = Seen::in_guest(&moved).unwrap();
         assert_eq!((seen.up_pages, seen.down_pages), (25, 25), "some by name");
     }

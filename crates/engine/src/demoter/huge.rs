@@ -108,8 +108,8 @@ struct Seen {
     times: Times,
     at_ms: u64,
     above: Option<Nid>,
-    /// Where it was to go and has not been touched since.
-    asked: Option<Way>,
+    /// Where it was told to go, if it has not been touched since.
+    told: Option<Way>,
 }
 
 /// Where a page is to go.
@@ -168,7 +168,7 @@ impl Huge {
     fn note_one(&mut self, now_ms: u64, fault: &HugeFault) {
         let us = fault.since_mark_us as f64 + NOTICED_US;
         let seen = self.seen.entry(fault.place).or_default();
-        if let Some(way) = seen.asked.take() {
+        if let Some(way) = seen.told.take() {
             match (way, fault.above) {
                 (Way::Up, Some(_)) => self.up.add(us),
                 (Way::Down, None) => self.down.add(us),
@@ -240,7 +240,7 @@ impl Huge {
             let seen = self.seen.iter().filter(|(place, seen)| {
                 seen.above == above
                     && seen.times.looks >= LOOKS
-                    && seen.asked.is_none()
+                    && seen.told.is_none()
                     && now_ms < seen.at_ms + KNOWN_MS
                     && *let_them
                         .entry(place.owner)
@@ -257,14 +257,14 @@ impl Huge {
     }
 
     /// Takes note of pairs that were told to change places.
-    fn note_asked(&mut self, now_ms: u64, pairs: &Pairs) {
+    fn note_told(&mut self, now_ms: u64, pairs: &Pairs) {
         self.moved_ms = now_ms;
         self.is_disturbed = true;
         self.on_trial += u32::try_from(pairs.up.len()).unwrap_or(u32::MAX);
         let up = pairs.up.iter().map(|place| (place, Way::Up));
         for (place, way) in up.chain(pairs.down.iter().map(|place| (place, Way::Down))) {
             if let Some(seen) = self.seen.get_mut(place) {
-                seen.asked = Some(way);
+                seen.told = Some(way);
             }
         }
     }
@@ -310,7 +310,7 @@ impl Demoter {
         machine: &mut dyn Reclaim,
     ) {
         let (now_ms, nid) = (machine.now_ms(), target.nid);
-        // By weights it is for the kernel's lists to say who gives.
+        // Where groups have weights, these say whose pages go down.
         let may_exchange = settings.demote_rate_limit_mbps > 0
             && self.report.unable.is_none()
             && !self.exchange.is_proven()
@@ -328,7 +328,7 @@ impl Demoter {
             down_pages,
             up_pages,
         } = machine.exchange_huge(nid, &pairs.down, &pairs.up);
-        self.huge.note_asked(now_ms, &pairs);
+        self.huge.note_told(now_ms, &pairs);
         self.exchange.spend(now_ms, down_pages);
         let up = u32::try_from(up_pages).unwrap_or(u32::MAX);
         // Nothing goes while the gate is closed.

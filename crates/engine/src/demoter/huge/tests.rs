@@ -58,7 +58,7 @@ fn the_soonest_below_change_places_with_the_latest_above() {
     );
     let others = &mut |_| false;
     assert_eq!(huge.pairs(1500, 0, 9, others), Pairs::default(), "kept");
-    huge.note_asked(1500, &both);
+    huge.note_told(1500, &both);
     assert_eq!(
         huge.pairs(1500, 0, 9, &mut |_| true),
         Pairs::default(),
@@ -90,7 +90,7 @@ fn exchanged(mean_us: impl Fn(u64) -> f64) -> (usize, Option<u64>) {
         if pairs.up.is_empty() {
             continue;
         }
-        huge.note_asked(now_ms, &pairs);
+        huge.note_told(now_ms, &pairs);
         for (up, down) in pairs.up.iter().zip(&pairs.down) {
             is_above[(up.address >> 21) as usize] = true;
             is_above[(down.address >> 21) as usize] = false;
@@ -135,7 +135,7 @@ fn what_did_not_pay_rests_longer_each_time() {
         huge.note(now_ms, &looks.collect::<Vec<_>>());
         if !is && huge.on_trial == 0 {
             let (up, down) = chosen.chunks(2).map(|it| (it[0], it[1])).unzip();
-            huge.note_asked(now_ms, &Pairs { up, down });
+            huge.note_told(now_ms, &Pairs { up, down });
         }
     }
     assert_eq!(rests[..5], [500, 1000, 2000, 4000, 8000]);
@@ -150,7 +150,7 @@ fn who_is_never_touched_again_did_not_pay() {
         up: vec![place(1)],
         down: vec![place(2)],
     };
-    huge.note_asked(1000, &pairs);
+    huge.note_told(1000, &pairs);
     assert!(!huge.rests(1000 + VERDICT_MS - 1));
     assert!(huge.rests(1000 + VERDICT_MS));
     assert!(!huge.marks_above(1000 + VERDICT_MS));
@@ -163,7 +163,7 @@ fn faults_after_a_move_tell_nothing() {
     let mut huge = Huge::default();
     let looks = [fault(1, false, 3), fault(2, true, 300)];
     huge.note(1000, &looks);
-    huge.note_asked(1000, &Pairs::default());
+    huge.note_told(1000, &Pairs::default());
     huge.note(1000, &[]);
     huge.note(1100, &looks);
     assert_eq!(huge.pairs(1100, 0, 9, &mut |_| true), Pairs::default());

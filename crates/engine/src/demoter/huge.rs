@@ -11,7 +11,8 @@
 //!   the next faults of those that moved, which tell without that choice whether those that went up
 //!   are hotter than those that went down. If so, twice as many may follow.
 //! - *What does not pay rests*, twice as long each time, and half as long after each time that it
-//!   did. Meanwhile the top tier is not marked.
+//!   did. Meanwhile the top tier is not marked. But if the soonest of the lower tier come much
+//!   sooner than when the rest began, others have become hot, and it is over.
 //! - *Moving disturbs.* It holds up the program, so faults of that time come late and tell nothing.
 
 use std::cmp::Ordering;
@@ -52,6 +53,16 @@ const WORTH_IT: f64 = 1.75;
 
 /// First and longest rest, in ms.
 const REST_MS: (u64, u64) = (500, 64_000);
+
+/// A rest is over if the soonest of the lower tier, one in so many, come so many times as soon as
+/// when it began. Where all are alike and none became hotter, chance makes one in 70 come as soon
+/// after two looks; so many must be known that this one in ten is more than chance.
+const SOONEST: usize = 10;
+const SOONER: f64 = 3.0;
+const TOLD: usize = 40;
+
+/// How often that is looked at, in ms.
+const OTHERS_MS: u64 = 500;
 
 /// In this time, in ms, those that moved must be touched again, or it did not pay.
 const VERDICT_MS: u64 = 8000;
@@ -112,6 +123,13 @@ struct Seen {
     told: Option<Way>,
 }
 
+impl Seen {
+    /// Whether enough is known of it where it is now.
+    fn tells(&self, now_ms: u64) -> bool {
+        self.times.looks >= LOOKS && self.told.is_none() && now_ms < self.at_ms + KNOWN_MS
+    }
+}
+
 /// Where a page is to go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
@@ -138,6 +156,11 @@ pub(super) struct Huge {
     dropped_ms: u64,
     rest_ms: u64,
     until_ms: u64,
+    /// How soon the soonest of the lower tier came when the rest began, in us; `None` if too few
+    /// were known.
+    soonest_us: Option<f64>,
+    /// When it is next seen whether others have become hot.
+    others_ms: u64,
 }
 
 /// Pages that are to change places, as many of each kind.
@@ -192,7 +215,29 @@ impl Huge {
     pub fn rests(&mut self, now_ms: u64) -> bool {
         self.asked_ms = Some(now_ms);
         self.judge(now_ms);
+        let rests = now_ms < self.until_ms;
+        if rests && now_ms >= self.others_ms {
+            self.others_ms = now_ms + OTHERS_MS;
+            if self.are_others_hot(now_ms) {
+                self.until_ms = now_ms;
+            }
+        }
         now_ms < self.until_ms
+    }
+
+    /// Whether much hotter pages are in the lower tier than when the rest began.
+    fn are_others_hot(&self, now_ms: u64) -> bool {
+        let both = self.soonest_us.zip(self.soonest_below_us(now_ms));
+        both.is_some_and(|(then_us, now_us)| now_us * SOONER <= then_us)
+    }
+
+    /// Within which time, on average, the soonest of the lower tier come.
+    fn soonest_below_us(&self, now_ms: u64) -> Option<f64> {
+        let below = (self.seen.values()).filter(|seen| seen.above.is_none() && seen.tells(now_ms));
+        let mut means: Vec<f64> = below.map(|seen| seen.times.mean_us()).collect();
+        let nth = means.len() / SOONEST;
+        let is_told = means.len() >= TOLD;
+        is_told.then(|| *means.select_nth_unstable_by(nth, f64::total_cmp).1)
     }
 
     /// Whether the scanner is to mark the top tier as well.
@@ -217,6 +262,7 @@ impl Huge {
             self.trial = 0;
             self.rest_ms = (2 * self.rest_ms).clamp(REST_MS.0, REST_MS.1);
             self.until_ms = now_ms + self.rest_ms;
+            self.soonest_us = self.soonest_below_us(now_ms);
             self.seen.clear();
         }
     }
@@ -239,9 +285,7 @@ impl Huge {
         let mut known = |above: Option<Nid>| -> Vec<(Times, Place)> {
             let seen = self.seen.iter().filter(|(place, seen)| {
                 seen.above == above
-                    && seen.times.looks >= LOOKS
-                    && seen.told.is_none()
-                    && now_ms < seen.at_ms + KNOWN_MS
+                    && seen.tells(now_ms)
                     && *let_them
                         .entry(place.owner)
                         .or_insert_with(|| may_move(place.owner))

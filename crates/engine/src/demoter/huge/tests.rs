@@ -67,25 +67,27 @@ fn the_soonest_below_change_places_with_the_latest_above() {
 }
 
 /// Exchanges huge pages for a minute, of 200 of which the first 100 are above; returns how many
-/// pairs moved, and when at last the hottest 30 of the last were above.
-fn exchanged(mean_us: impl Fn(u64) -> f64) -> (usize, Option<u64>) {
+/// pairs moved, and when at last the last 30 were above. The mean of the times from mark to touch,
+/// in us, is given by the page and what is known so far.
+fn exchanged(mut mean_us: impl FnMut(&Huge, u64) -> f64) -> (usize, Option<u64>) {
     let mut huge = Huge::default();
     let mut is_above: Vec<bool> = (0..200).map(|number| number < 100).collect();
     let (mut moved, mut up_ms, mut draw) = (0, None, 0);
     for now_ms in (0..60_000).step_by(500) {
-        if huge.rests(now_ms) {
-            continue;
-        }
+        let rests = huge.rests(now_ms);
         let mut look = |number: u64| {
             draw += 1;
-            fault(
-                number,
-                is_above[number as usize],
-                random_us(mean_us(number), draw),
-            )
+            let is_above = is_above[number as usize];
+            // The top tier is not marked then.
+            let is_marked = !rests || !is_above;
+            let us = random_us(mean_us(&huge, number), draw);
+            is_marked.then(|| fault(number, is_above, us))
         };
-        let looks: Vec<HugeFault> = (0..200).map(&mut look).collect();
+        let looks: Vec<HugeFault> = (0..200).filter_map(&mut look).collect();
         huge.note(now_ms, &looks);
+        if rests {
+            continue;
+        }
         let pairs = huge.pairs(now_ms, 0, 10, &mut |_| true);
         if pairs.up.is_empty() {
             continue;
@@ -105,16 +107,30 @@ fn exchanged(mean_us: impl Fn(u64) -> f64) -> (usize, Option<u64>) {
 
 #[test]
 fn where_all_are_touched_alike_few_change_places() {
-    let (moved, _) = exchanged(|_| 100.0);
+    let (moved, _) = exchanged(|_, _| 100.0);
     // A trial at each end of a rest, and few more by chance.
     assert!((1..150).contains(&moved), "{moved}");
 }
 
 #[test]
 fn the_hot_ones_go_up_and_few_others() {
-    let (moved, up_ms) = exchanged(|number| if number >= 170 { 5.0 } else { 200.0 });
+    let (moved, up_ms) = exchanged(|_, number| if number >= 170 { 5.0 } else { 200.0 });
     assert!(up_ms.is_some_and(|ms| ms < 10_000), "{up_ms:?}");
     assert!((30..200).contains(&moved), "{moved}");
+}
+
+/// All are alike for so long that rests become 16 s long; then some of the lower tier become hot.
+#[test]
+fn a_rest_is_over_when_others_become_hot() {
+    let mut end_ms = None;
+    let (_, up_ms) = exchanged(|huge, number| {
+        let is_long = huge.rest_ms >= 16_000;
+        end_ms = end_ms.or(is_long.then_some(huge.until_ms));
+        let is_hot = end_ms.is_some() && number >= 170;
+        if is_hot { 5.0 } else { 200.0 }
+    });
+    let both = up_ms.zip(end_ms);
+    assert!(both.is_some_and(|(up, end)| up + 8000 < end), "{both:?}");
 }
 
 /// Chance picks those that come soonest; when they are looked at again it is seen to be chance.

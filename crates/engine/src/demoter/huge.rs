@@ -54,14 +54,14 @@ const WORTH_IT: f64 = 1.75;
 /// First and longest rest, in ms.
 const REST_MS: (u64, u64) = (500, 64_000);
 
-/// A rest is over if the soonest of the lower tier, one in so many, come so many times as soon as
-/// when it began. Where all are alike and none became hotter, chance makes one in 70 come as soon
-/// after two looks; so many must be known that this one in ten is more than chance.
+/// A rest is over if the soonest of the lower tier, one page in so many, come so many times as soon
+/// as when it began. If none became hotter, after two looks one page in 70 comes as soon by chance
+/// (the times being exponential), so one in ten is no chance where so many and more are known.
 const SOONEST: usize = 10;
 const SOONER: f64 = 3.0;
-const TOLD: usize = 40;
+const SOONEST_OF: usize = 40;
 
-/// How often that is looked at, in ms.
+/// How often that is looked at, in ms: it goes through all pages that are known.
 const OTHERS_MS: u64 = 500;
 
 /// In this time, in ms, those that moved must be touched again, or it did not pay.
@@ -215,8 +215,7 @@ impl Huge {
     pub fn rests(&mut self, now_ms: u64) -> bool {
         self.asked_ms = Some(now_ms);
         self.judge(now_ms);
-        let rests = now_ms < self.until_ms;
-        if rests && now_ms >= self.others_ms {
+        if now_ms < self.until_ms && now_ms >= self.others_ms {
             self.others_ms = now_ms + OTHERS_MS;
             if self.are_others_hot(now_ms) {
                 self.until_ms = now_ms;
@@ -236,8 +235,8 @@ impl Huge {
         let below = (self.seen.values()).filter(|seen| seen.above.is_none() && seen.tells(now_ms));
         let mut means: Vec<f64> = below.map(|seen| seen.times.mean_us()).collect();
         let nth = means.len() / SOONEST;
-        let is_told = means.len() >= TOLD;
-        is_told.then(|| *means.select_nth_unstable_by(nth, f64::total_cmp).1)
+        let is_enough = means.len() >= SOONEST_OF;
+        is_enough.then(|| *means.select_nth_unstable_by(nth, f64::total_cmp).1)
     }
 
     /// Whether the scanner is to mark the top tier as well.

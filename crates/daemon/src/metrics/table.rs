@@ -28,7 +28,8 @@ fn demotion(report: &DemoterReport) -> &'static str {
     match report {
         report if report.unable.is_some() => DEMOTION[0],
         report if !report.is_wanted => DEMOTION[1],
-        report if report.resting.is_some() => DEMOTION[2],
+        report if report.marks_above => DEMOTION[4],
+        report if report.huge_rest || report.resting.is_some() => DEMOTION[2],
         report if !report.is_proven => DEMOTION[3],
         _ => DEMOTION[4],
     }

@@ -34,6 +34,11 @@ const LOOKS: f64 = 2.0;
 /// Of so many looks and more the older ones count half.
 const LOOKS_MAX: f64 = 4.0;
 
+/// If the last two looks come so many times as soon as those before, the page has become hot, and
+/// those before tell nothing: one late look would hide several that come soon. By chance one pair
+/// of looks in 30 comes as soon after two or three others.
+const BECAME_HOT: f64 = 8.0;
+
 /// What a fault takes to be noticed, in us: nothing comes sooner.
 const NOTICED_US: f64 = 1.0;
 
@@ -89,17 +94,31 @@ pub struct HugeFault {
 struct Times {
     looks: f64,
     sum_us: f64,
+    last_us: f64,
 }
 
 impl Times {
     fn add(&mut self, us: f64) {
         self.looks += 1.0;
         self.sum_us += us;
+        self.last_us = us;
     }
 
-    fn halve(&mut self) {
-        self.looks /= 2.0;
-        self.sum_us /= 2.0;
+    /// Adds a look at a page, of which the latest tell most.
+    fn add_latest(&mut self, us: f64) {
+        let before = Times {
+            looks: self.looks - 1.0,
+            sum_us: self.sum_us - self.last_us,
+            ..Times::default()
+        };
+        let last_two_us = (self.last_us + us) / 2.0;
+        if before.looks >= LOOKS && last_two_us * BECAME_HOT <= before.mean_us() {
+            (self.looks, self.sum_us) = (1.0, self.last_us);
+        } else if self.looks >= LOOKS_MAX {
+            self.looks /= 2.0;
+            self.sum_us /= 2.0;
+        }
+        self.add(us);
     }
 
     /// Whether chance alone would hardly make the others come so much later.
@@ -204,10 +223,7 @@ impl Huge {
         if now_ms >= seen.at_ms + KNOWN_MS {
             seen.times = Times::default();
         }
-        if seen.times.looks >= LOOKS_MAX {
-            seen.times.halve();
-        }
-        seen.times.add(us);
+        seen.times.add_latest(us);
         (seen.at_ms, seen.above) = (now_ms, fault.above);
     }
 
@@ -241,8 +257,17 @@ impl Huge {
 
     /// Whether the scanner is to mark the top tier as well.
     pub fn marks_above(&self, now_ms: u64) -> bool {
-        let is_asked = |asked_ms: u64| now_ms < asked_ms + AGAIN_MS;
-        now_ms >= self.until_ms && self.asked_ms.is_some_and(is_asked)
+        self.is_wanted(now_ms) && now_ms >= self.until_ms
+    }
+
+    /// Whether pairs would be wanted, but nothing changes places for now.
+    pub fn is_resting(&self, now_ms: u64) -> bool {
+        self.is_wanted(now_ms) && now_ms < self.until_ms
+    }
+
+    fn is_wanted(&self, now_ms: u64) -> bool {
+        let is_lately = |asked_ms: u64| now_ms < asked_ms + AGAIN_MS;
+        self.asked_ms.is_some_and(is_lately)
     }
 
     fn judge(&mut self, now_ms: u64) {

@@ -158,6 +158,7 @@ impl Demoter {
             }
         }
         self.report.marks_above = self.huge.marks_above(now_ms);
+        self.report.huge_rest = self.huge.is_resting(now_ms);
         self.watch_below(demand, machine);
         self.report.has_room = self.is_quiet(now_ms);
         self.report.all_hot = self.exchange.are_all_hot(settings);

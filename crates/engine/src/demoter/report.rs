@@ -23,6 +23,9 @@ pub struct DemoterReport {
     pub huge_demoted_pages: u64,
     /// Whether huge pages of the top tier are marked as well.
     pub marks_above: bool,
+    /// Whether huge pages do not change places for now, because the last that did were not worth
+    /// it.
+    pub huge_rest: bool,
     /// Agings asked for.
     pub agings: u64,
     /// The longest that one aging took, in ms.
@@ -88,6 +91,11 @@ impl DemoterReport {
         if self.marks_above {
             return "the top tier is full of huge pages: those that are touched later after a mark \
                     change places with those of the lower tier that are touched sooner"
+                .into();
+        }
+        if self.huge_rest {
+            return "nothing changes places for now: huge pages that went up were touched again no \
+                    sooner than those that went down"
                 .into();
         }
         match self.resting {
@@ -206,6 +214,21 @@ mod tests {
             report.note_change(ms.into());
         }
         assert_eq!(report.changes.len(), 1);
+    }
+
+    #[test]
+    fn a_rest_of_huge_pages_is_said_before_what_is_said_of_others() {
+        let said = |huge_rest| {
+            let report = DemoterReport {
+                is_wanted: true,
+                resting: Some(Rest::NobodyIdle),
+                huge_rest,
+                ..DemoterReport::default()
+            };
+            report.sentence()
+        };
+        assert!(said(true).contains("huge pages"), "{}", said(true));
+        assert!(!said(false).contains("huge pages"), "{}", said(false));
     }
 
     #[test]

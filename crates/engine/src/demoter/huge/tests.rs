@@ -66,6 +66,25 @@ fn the_soonest_below_change_places_with_the_latest_above() {
     );
 }
 
+/// A page that was cold for long has late looks behind it, and one that was hot has soon ones.
+#[test]
+fn who_became_hot_is_known_after_two_looks() {
+    let mut huge = Huge::default();
+    let look = |huge: &mut Huge, ms: u64, below_us, above_us| {
+        huge.note(ms, &[fault(1, false, below_us), fault(2, true, above_us)]);
+        huge.pairs(ms, 0, 9, &mut |_| true)
+    };
+    for ms in (0..4000).step_by(1000) {
+        assert_eq!(look(&mut huge, ms, 300, 3), Pairs::default());
+    }
+    assert_eq!(look(&mut huge, 4000, 3, 300), Pairs::default(), "by chance");
+    let both = Pairs {
+        up: vec![place(1)],
+        down: vec![place(2)],
+    };
+    assert_eq!(look(&mut huge, 5000, 3, 300), both);
+}
+
 /// Exchanges huge pages for a minute, of 200 of which the first 100 are above; returns how many
 /// pairs moved, and when at last the last 30 were above. The mean of the times from mark to touch,
 /// in us, is given by the page and what is known so far.
@@ -170,6 +189,7 @@ fn who_is_never_touched_again_did_not_pay() {
     assert!(!huge.rests(1000 + VERDICT_MS - 1));
     assert!(huge.rests(1000 + VERDICT_MS));
     assert!(!huge.marks_above(1000 + VERDICT_MS));
+    assert!(huge.is_resting(1000 + VERDICT_MS));
     assert!(!huge.rests(1000 + VERDICT_MS + REST_MS.0));
 }
 

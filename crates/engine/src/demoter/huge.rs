@@ -11,8 +11,8 @@
 //!   the next faults of those that moved, which tell without that choice whether those that went up
 //!   are hotter than those that went down. If so, twice as many may follow.
 //! - *What does not pay rests*, twice as long each time, and half as long after each time that it
-//!   did. Meanwhile the top tier is not marked. But if the soonest of the lower tier come much
-//!   sooner than when the rest began, others have become hot, and it is over.
+//!   did. Meanwhile the top tier is not marked. But if clearly more pages of the lower tier come
+//!   soon than when the rest began, others have become hot, and it is over.
 //! - *Moving disturbs.* It holds up the program, so faults of that time come late and tell nothing.
 
 use std::cmp::Ordering;
@@ -59,12 +59,15 @@ const WORTH_IT: f64 = 1.75;
 /// First and longest rest, in ms.
 const REST_MS: (u64, u64) = (500, 64_000);
 
-/// A rest is over if the soonest of the lower tier, one page in so many, come so many times as soon
-/// as when it began. If none became hotter, after two looks one page in 70 comes as soon by chance
-/// (the times being exponential), so one in ten is no chance where so many and more are known.
-const SOONEST: usize = 10;
-const SOONER: f64 = 3.0;
-const SOONEST_OF: usize = 40;
+/// A rest is over if clearly more pages of the lower tier come soon than when it began, which is so
+/// many times as soon as half of them came then. Beside it stands the share that does so by chance
+/// after two looks, if all are alike.
+const SOONER: [(f64, f64); 4] = [(4.0, 0.066), (8.0, 0.019), (16.0, 0.005), (32.0, 0.0013)];
+/// Clearly more: by so many standard errors and so many pages, where so many and more are known. A
+/// rest that ends by chance costs a trial.
+const SURE: f64 = 2.0;
+const MORE: f64 = 2.0;
+const KNOWN_MIN: usize = 40;
 
 /// How often that is looked at, in ms: it goes through all pages that are known.
 const OTHERS_MS: u64 = 500;
@@ -175,11 +178,19 @@ pub(super) struct Huge {
     dropped_ms: u64,
     rest_ms: u64,
     until_ms: u64,
-    /// How soon the soonest of the lower tier came when the rest began, in us; `None` if too few
-    /// were known.
-    soonest_us: Option<f64>,
+    /// How soon the lower tier came when the rest began; `None` if too little was known.
+    before: Option<Below>,
     /// When it is next seen whether others have become hot.
     others_ms: u64,
+}
+
+/// How soon the lower tier's known pages come: how many there are, how soon half of them come, and
+/// how many come so much sooner.
+#[derive(Debug, Clone, Copy)]
+struct Below {
+    pages: usize,
+    median_us: f64,
+    soon: [usize; SOONER.len()],
 }
 
 /// Pages that are to change places, as many of each kind.
@@ -240,19 +251,42 @@ impl Huge {
         now_ms < self.until_ms
     }
 
-    /// Whether much hotter pages are in the lower tier than when the rest began.
+    /// Whether pages of the lower tier have become hot since the rest began.
     fn are_others_hot(&self, now_ms: u64) -> bool {
-        let both = self.soonest_us.zip(self.soonest_below_us(now_ms));
-        both.is_some_and(|(then_us, now_us)| now_us * SOONER <= then_us)
+        let Some(before) = self.before else {
+            return false;
+        };
+        let means = self.means_below_us(now_ms);
+        let times = means.len() as f64 / before.pages as f64;
+        let is_more = |((sooner, chance), then): ((f64, f64), usize)| {
+            let usual = (then as f64 * times).max(chance * means.len() as f64);
+            let soon = within(&means, before.median_us / sooner);
+            soon as f64 > usual + SURE * usual.sqrt() + MORE
+        };
+        // What is known first may be a part of the memory that is unlike the rest.
+        times >= 0.5 && SOONER.into_iter().zip(before.soon).any(is_more)
     }
 
-    /// Within which time, on average, the soonest of the lower tier come.
-    fn soonest_below_us(&self, now_ms: u64) -> Option<f64> {
+    /// How soon the lower tier comes.
+    fn below(&self, now_ms: u64) -> Option<Below> {
+        let mut means = self.means_below_us(now_ms);
+        let pages = means.len();
+        if pages < KNOWN_MIN {
+            return None;
+        }
+        let median_us = *means.select_nth_unstable_by(pages / 2, f64::total_cmp).1;
+        let soon = SOONER.map(|(sooner, _)| within(&means, median_us / sooner));
+        Some(Below {
+            pages,
+            median_us,
+            soon,
+        })
+    }
+
+    /// Of the lower tier's pages of which enough is known.
+    fn means_below_us(&self, now_ms: u64) -> Vec<f64> {
         let below = (self.seen.values()).filter(|seen| seen.above.is_none() && seen.tells(now_ms));
-        let mut means: Vec<f64> = below.map(|seen| seen.times.mean_us()).collect();
-        let nth = means.len() / SOONEST;
-        let is_enough = means.len() >= SOONEST_OF;
-        is_enough.then(|| *means.select_nth_unstable_by(nth, f64::total_cmp).1)
+        below.map(|seen| seen.times.mean_us()).collect()
     }
 
     /// Whether the scanner is to mark the top tier as well.
@@ -286,7 +320,7 @@ impl Huge {
             self.trial = 0;
             self.rest_ms = (2 * self.rest_ms).clamp(REST_MS.0, REST_MS.1);
             self.until_ms = now_ms + self.rest_ms;
-            self.soonest_us = self.soonest_below_us(now_ms);
+            self.before = self.below(now_ms);
             self.seen.clear();
         }
     }
@@ -336,6 +370,10 @@ impl Huge {
             }
         }
     }
+}
+
+fn within(means_us: &[f64], us: f64) -> usize {
+    means_us.iter().filter(|mean| **mean <= us).count()
 }
 
 fn by_time(a: &(Times, Place), b: &(Times, Place)) -> Ordering {

@@ -59,6 +59,17 @@ impl Colour {
         Colour::SERIES[n % Colour::SERIES.len()]
     }
 
+    /// That of a system, the same in all pictures; of one without a colour of its own, that of the
+    /// n-th of several.
+    pub fn of_system(name: &str, n: usize) -> Colour {
+        match name {
+            "none" => Colour::GREY,
+            "pghot" => Colour::BLUE,
+            "numab2" => Colour::ORANGE,
+            _ => Colour::SERIES[3 + n % 5],
+        }
+    }
+
     /// Its class in a key.
     pub(crate) fn name(self) -> &'static str {
         self.name

@@ -15,8 +15,12 @@ use crate::Colour;
 
 /// Size of a drawing in its own units, of which it knows only whole ones; the page scales it.
 const SIZE: (u32, u32) = (820, 540);
-/// Height of a line of text.
+/// Height of a line of text, and about what a character of it takes.
 pub(crate) const TEXT: u32 = 32;
+const CHARACTER: i32 = 17;
+/// Around a chart, and what the labels at its left take.
+const MARGIN: u32 = 8;
+const Y_LABELS: u32 = 160;
 /// Widths of lines.
 const BOLD: u32 = 5;
 pub(crate) const THIN: u32 = 2;
@@ -132,11 +136,17 @@ impl Chart<'_> {
         svg(self.label, |area| self.draw_on(area))
     }
 
-    /// The drawing as a file of its own, on white.
-    pub fn file(&self) -> String {
+    /// The drawing as a file of its own, on white, with the names of its colours at the top.
+    pub fn file(&self, key: &[(Colour, &str)]) -> String {
         let drawn = drawn(|area| {
             area.fill(&WHITE)?;
-            self.draw_on(area)
+            self.draw_on(area)?;
+            let mut left = (MARGIN + Y_LABELS) as i32;
+            for (colour, name) in key {
+                area.draw(&text(name, (left, 10), colour.rgb(), HPos::Left, VPos::Top))?;
+                left += (name.chars().count() as i32 + 2) * CHARACTER;
+            }
+            Ok(())
         });
         drawn.unwrap_or_else(|error| format!("<!-- cannot be drawn: {error} -->")) + "\n"
     }
@@ -144,11 +154,11 @@ impl Chart<'_> {
     fn draw_on(&self, area: &Area<'_>) -> Drawn {
         let (quiet, rule) = (Colour::QUIET.rgb(), Colour::RULE.rgb());
         let mut chart = ChartBuilder::on(area)
-            .margin(8)
+            .margin(MARGIN)
             .margin_top(48)
             .margin_right(54)
             .x_label_area_size(90)
-            .y_label_area_size(160)
+            .y_label_area_size(Y_LABELS)
             .build_cartesian_2d(self.x.scale(), self.y.scale())?;
         chart
             .configure_mesh()
@@ -221,10 +231,9 @@ pub struct Bar<'a> {
 
 /// Of the names at the left, in units of the drawing: at least as many as usual names take.
 fn names_width(bars: &[Bar<'_>]) -> u32 {
-    const CHARACTER: usize = 17;
-    const USUAL: usize = 190;
+    const USUAL: i32 = 190;
     let longest = bars.iter().map(|bar| bar.name.chars().count()).max();
-    (CHARACTER * longest.unwrap_or(0)).max(USUAL) as u32
+    (CHARACTER * longest.unwrap_or(0) as i32).max(USUAL) as u32
 }
 
 /// Bars with whiskers, and a dashed line that is told by a word.

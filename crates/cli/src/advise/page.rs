@@ -49,7 +49,7 @@ fn section(advice: &Advice) -> Markup {
         div.cards { @for need in &advice.needs { (card(advice, need)) } }
         (key(
             advice.needs.iter().enumerate().map(|(n, need)| {
-                (Colour::nth(n), system_name(&need.system).to_owned())
+                (Colour::of_system(&need.system, n), system_name(&need.system).to_owned())
             }),
             "bands: the model's published error; dashed: the answer",
         ))
@@ -132,7 +132,7 @@ fn plot(advice: &Advice, title: &str, of: Of<'_>) -> Markup {
         let known: Vec<(f64, (f64, f64, f64))> = known.collect();
         let has_band = known.iter().any(|(_, (_, low, high))| low < high);
         Curve {
-            colour: Colour::nth(n),
+            colour: Colour::of_system(&need.system, n),
             is_faint: false,
             points: known
                 .iter()

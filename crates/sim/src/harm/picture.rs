@@ -6,10 +6,11 @@ use pghot_page::plot::{Axis, Chart, Curve};
 use super::{Outcome, sorted};
 
 /// What is drawn, in percent: who gains more or loses more is at the edge.
-const SHOWN: (f64, f64) = (-60.0, 30.0);
+const SHOWN: (f64, f64) = (-80.0, 40.0);
 
-/// An SVG file. Blue is pghot, orange the kernel's tiering.
+/// An SVG file.
 pub fn picture(outcomes: &[Outcome]) -> String {
+    let [none, numab2, pghot] = ["none", "numab2", "pghot"].map(|name| Colour::of_system(name, 0));
     let curve = |number: usize, colour| {
         let percent = sorted(outcomes, number).into_iter();
         let shown = percent.map(|it| it.clamp(SHOWN.0, SHOWN.1));
@@ -22,7 +23,7 @@ pub fn picture(outcomes: &[Outcome]) -> String {
     };
     let count = outcomes.len().max(2) as f64;
     let nothing = Curve {
-        colour: Colour::GREY,
+        colour: none,
         is_faint: false,
         points: vec![(1.0, 0.0), (count, 0.0)],
         band: Vec::new(),
@@ -40,14 +41,18 @@ pub fn picture(outcomes: &[Outcome]) -> String {
             name: "time against no balancing",
             start: SHOWN.0,
             end: SHOWN.1,
-            step: 10.0,
+            step: 20.0,
             label: |value| match value {
                 0.0 => "0 %".to_owned(),
                 _ => format!("{value:+.0} %"),
             },
         },
-        curves: vec![nothing, curve(0, Colour::ORANGE), curve(1, Colour::BLUE)],
+        curves: vec![nothing, curve(0, numab2), curve(1, pghot)],
         mark: None,
     };
-    chart.file()
+    chart.file(&[
+        (none, "no balancing"),
+        (numab2, "numa_balancing=2"),
+        (pghot, "pghot"),
+    ])
 }

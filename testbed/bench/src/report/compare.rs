@@ -58,12 +58,13 @@ fn section(group: &Group, outcomes: &[Outcome]) -> Markup {
         ("oracle", Some(group.oracle_s)),
         ("foresight", group.foresight_s),
     ];
-    let colours = (0..).map(Colour::nth);
+    let names = group.lines.iter().enumerate();
+    let names = names.map(|(n, line)| (Colour::of_system(&line.system, n), &line.system));
     html! {
         h2 { (group.workload) " " span { (group.backing) ", kernel " (group.kernel) } }
         p.quiet { (doc) }
         p.verdict { (group.verdict) "." }
-        (key(colours.zip(group.lines.iter().map(|line| &line.system)), ""))
+        (key(names, ""))
         section.plots {
             figure { figcaption { "modelled time, s" } (bars(group)) }
             figure { figcaption { "accesses served by the top tier, %" } (curves(group, outcomes)) }
@@ -114,7 +115,7 @@ fn row(line: &Line) -> Markup {
 fn bars(group: &Group) -> Markup {
     let bar = |(n, line): (usize, &'_ Line)| Bar {
         name: systems::find(&line.system).map_or("", |system| system.name),
-        colour: Colour::nth(n),
+        colour: Colour::of_system(&line.system, n),
         value: line.total_s.median,
         range: (line.total_s.min, line.total_s.max),
         number: format!("{:.3} s", line.total_s.median),
@@ -142,7 +143,7 @@ fn curves(group: &Group, outcomes: &[Outcome]) -> Markup {
         };
         let outcome = outcomes.iter().find(is_it)?;
         Some(Curve {
-            colour: Colour::nth(n),
+            colour: Colour::of_system(&line.system, n),
             is_faint: false,
             band: Vec::new(),
             points: shares(outcome),

@@ -68,7 +68,7 @@ pub fn store(bench_json: &Path, new: Vec<Runs>, pairs: &[Pair], docs: &Path) -> 
     let data = json!({
         "machine": all["machine"],
         "costs": all["costs"],
-        "groups": with_earlier(new, stored_runs(docs, &all["costs"])?),
+        "groups": with_earlier(new, stored_runs(docs, &all["costs"])?)?,
     });
     put(&RESULTS, &data, docs)?;
     if pairs.is_empty() {
@@ -152,14 +152,14 @@ pub fn store_demo(demo_json: &Path, docs: &Path) -> Result<()> {
 }
 
 /// Earlier runs, and the new ones.
-fn with_earlier(new: Vec<Runs>, mut all: Vec<Runs>) -> Vec<Runs> {
+fn with_earlier(new: Vec<Runs>, mut all: Vec<Runs>) -> Result<Vec<Runs>> {
     for new in new {
         match all.iter_mut().find(|runs| runs.is_same(&new)) {
-            Some(runs) => runs.add(new),
+            Some(runs) => runs.add(new)?,
             None => all.push(new),
         }
     }
-    all
+    Ok(all)
 }
 
 fn read(path: &Path) -> Result<String> {
@@ -209,7 +209,7 @@ mod tests {
             let cells = workloads.iter().map(|name| outcome(name, "none"));
             Runs::of_all(&cells.collect::<Vec<_>>(), &Costs::stated())
         };
-        let all = with_earlier(runs(&["b", "c"]), runs(&["a", "b"]));
+        let all = with_earlier(runs(&["b", "c"]), runs(&["a", "b"])).unwrap();
         let names: Vec<_> = all
             .iter()
             .map(|it| (it.workload.as_str(), it.runs.len()))

@@ -166,7 +166,8 @@ pub(super) mod tests {
             times.iter().zip(1..).map(move |(total_s, seed)| {
                 json!({
                     "system": system, "seed": seed, "release": "6.12", "emulator": "QEMU",
-                    "commit": format!("{seed}"), "oracle_s": 1.0, "foresight_s": 1.0,
+                    "accesses": 600, "commit": format!("{seed}"),
+                    "oracle_s": 1.0, "foresight_s": 1.0,
                     "measures": {
                         "total_s": total_s, "near_share": 0.5, "kernel_moves": 1234.0,
                         "guest_s": 20.4, "promote_s": null,

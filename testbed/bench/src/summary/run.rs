@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use anyhow::{Result, bail};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::bounds;
@@ -19,6 +20,8 @@ pub struct Run {
     pub system: String,
     /// Of the accesses.
     pub seed: u64,
+    /// How many accesses the workload makes.
+    pub accesses: u64,
     /// `uname -r` of the guest.
     pub release: String,
     /// The commit that was measured.
@@ -41,6 +44,7 @@ impl Run {
         Run {
             system: outcome.setting.system.clone(),
             seed: outcome.setting.seed,
+            accesses: outcome.setting.accesses,
             release: outcome.release.clone(),
             commit: outcome.commit.clone(),
             emulator: outcome.emulator.clone(),
@@ -104,15 +108,26 @@ impl Runs {
             == (&other.workload, &other.kernel, &other.backing)
     }
 
-    /// Takes these in. One of the same system and seed takes the place of the earlier one.
-    pub fn add(&mut self, newer: Runs) {
+    /// Takes these in. One of the same system and seed takes the place of the earlier one. Those
+    /// that stay must have made as many accesses: times are only comparable then.
+    pub fn add(&mut self, newer: Runs) -> Result<()> {
         let of = |run: &Run| (run.system.clone(), run.seed);
         let new: Vec<_> = newer.runs.iter().map(of).collect();
         self.runs.retain(|run| !new.contains(&of(run)));
         self.runs.extend(newer.runs);
+        if let [some, other, ..] = in_order(self.runs.iter().map(|run| run.accesses))[..] {
+            bail!(
+                "{} {}: of the runs on {}, some make {some} accesses and others {other}: measure \
+                 with the same --guest-s, or all that are stored anew",
+                self.workload,
+                self.backing,
+                self.kernel
+            );
+        }
         self.pays = newer.pays;
         let place = |run: &Run| SYSTEMS.iter().position(|system| system.name == run.system);
         self.runs.sort_by_key(|run| (place(run), run.seed));
+        Ok(())
     }
 
     /// Of how many commits a system's runs are.
@@ -165,7 +180,8 @@ mod tests {
             run("none", 1, "a"),
             run("pghot", 2, "a"),
         ]);
-        runs.add(all(&[run("pghot", 3, "b"), run("pghot", 2, "b")]));
+        runs.add(all(&[run("pghot", 3, "b"), run("pghot", 2, "b")]))
+            .unwrap();
         let has: Vec<_> = (runs.runs.iter())
             .map(|run| (run.system.as_str(), run.seed, run.commit.as_str()))
             .collect();
@@ -177,5 +193,23 @@ mod tests {
         ];
         assert_eq!(has, expected);
         assert_eq!((runs.commits("pghot"), runs.commits("none")), (2, 1));
+    }
+
+    #[test]
+    fn runs_of_another_length_take_the_place_of_all_or_none() {
+        let all = |seeds: &[u64], accesses| {
+            let outcomes = seeds.iter().map(|seed| {
+                let mut outcome = outcome("promote", "none");
+                (outcome.setting.seed, outcome.setting.accesses) = (*seed, accesses);
+                outcome
+            });
+            let outcomes: Vec<_> = outcomes.collect();
+            Runs::of_all(&outcomes, &Costs::stated()).remove(0)
+        };
+        let mut runs = all(&[1, 2], 600);
+        let error = runs.clone().add(all(&[2, 3], 300)).unwrap_err();
+        assert!(error.to_string().contains("--guest-s"), "{error}");
+        runs.add(all(&[1, 2, 3], 300)).unwrap();
+        assert!(runs.runs.iter().all(|run| run.accesses == 300));
     }
 }

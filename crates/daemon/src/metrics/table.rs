@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 
 use pghot_engine::Outcome;
-use pghot_engine::demoter::DemoterReport;
+use pghot_engine::demoter::Doing;
 
 use super::metric::{Kind, Metric, Value, counter, gauge, label, metric, name, seconds};
 use crate::status::SourceState;
@@ -21,19 +21,14 @@ const STATES: [(SourceState, &str); 4] = [
     (SourceState::Unavailable, "unavailable"),
 ];
 
-/// How demotion can be, in the order in which [`DemoterReport::sentence`] decides.
-const DEMOTION: [&str; 5] = ["unable", "not_needed", "resting", "looking", "exchanging"];
-
-fn demotion(report: &DemoterReport) -> &'static str {
-    match report {
-        report if report.unable.is_some() => DEMOTION[0],
-        report if !report.is_wanted => DEMOTION[1],
-        report if report.marks_above => DEMOTION[4],
-        report if report.huge_rest || report.resting.is_some() => DEMOTION[2],
-        report if !report.is_proven => DEMOTION[3],
-        _ => DEMOTION[4],
-    }
-}
+/// How demotion can be, with the words of the metric.
+const DEMOTION: [(Doing, &str); 5] = [
+    (Doing::Unable, "unable"),
+    (Doing::NotNeeded, "not_needed"),
+    (Doing::Resting, "resting"),
+    (Doing::Looking, "looking"),
+    (Doing::Exchanging, "exchanging"),
+];
 
 const NID: &[&str] = &["nid"];
 const SOURCE: &[&str] = &["source"];
@@ -184,9 +179,9 @@ pub const METRICS: &[Metric] = &[
         &["state"],
         "1 for what demotion does now, 0 for the other states.",
         |status, to| {
-            let now = demotion(&status.demoter);
-            for state in DEMOTION {
-                to.add(vec![state.into()], Value::Whole((state == now).into()));
+            let now = status.demoter.doing();
+            for (doing, word) in DEMOTION {
+                to.add(vec![word.into()], Value::Whole((doing == now).into()));
             }
         },
     ),

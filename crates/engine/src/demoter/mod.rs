@@ -43,7 +43,7 @@ use survey::Survey;
 pub use demand::Demand;
 pub use huge::HugeFault;
 pub use reclaim::{Exchanged, Generation, Lruvec, Reclaim, Unable};
-pub use report::DemoterReport;
+pub use report::{DemoterReport, Doing};
 pub use shares::shares;
 
 /// Fewer pages are not worth a call.

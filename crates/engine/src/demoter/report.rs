@@ -72,6 +72,21 @@ pub struct DemoterReport {
     pub looks: VecDeque<Look>,
 }
 
+/// What a demoter does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Doing {
+    /// It cannot demote.
+    Unable,
+    /// Nothing waits that does not fit.
+    NotNeeded,
+    /// Nothing changes places for now.
+    Resting,
+    /// It looks for pages to be told apart.
+    Looking,
+    /// Pages change places.
+    Exchanging,
+}
+
 /// Where there is room and all that is marked is equally hot, a page may come that is touched
 /// within so many ms of its mark: nothing hotter is known, and free memory is of no use.
 const ALL_HOT_MS: u32 = 1000;
@@ -80,43 +95,49 @@ const ALL_HOT_MS: u32 = 1000;
 const KEPT: usize = 32;
 
 impl DemoterReport {
+    /// What it does.
+    pub fn doing(&self) -> Doing {
+        match self {
+            it if it.unable.is_some() => Doing::Unable,
+            it if !it.is_wanted => Doing::NotNeeded,
+            it if it.marks_above => Doing::Exchanging,
+            it if it.huge_rest || it.resting.is_some() => Doing::Resting,
+            it if !it.is_proven => Doing::Looking,
+            _ => Doing::Exchanging,
+        }
+    }
+
     /// What it does and why, as a sentence for an operator.
     pub fn sentence(&self) -> String {
-        if let Some(unable) = self.unable {
-            return unable.sentence().into();
-        }
-        if !self.is_wanted {
-            return "the top tier has room for what waits: nothing is demoted".into();
-        }
-        if self.marks_above {
-            return "the top tier is full of huge pages: those that are touched later after a mark \
-                    change places with those of the lower tier that are touched sooner"
-                .into();
-        }
-        if self.huge_rest {
-            return "nothing changes places for now: huge pages that went up were touched again no \
-                    sooner than those that went down"
-                .into();
-        }
-        match self.resting {
-            Some(rest) => {
-                let why = rest.sentence();
-                let seen = match rest {
-                    Rest::NotTouchedAgain => format!(" ({})", self.judged.phrase()),
-                    _ => String::new(),
-                };
-                format!("nothing changes places for now: {why}{seen}")
-            }
-            // Without the scale: it may change twenty times a second.
-            None if !self.is_proven => {
-                "looking for a time scale at which pages that wait are hotter than those that \
-                 would go"
+        match self.doing() {
+            Doing::Unable => self.unable.map_or("", Unable::sentence).into(),
+            Doing::NotNeeded => "the top tier has room for what waits: nothing is demoted".into(),
+            Doing::Exchanging if self.marks_above => {
+                "the top tier is full of huge pages: those that are touched later after a mark \
+                 change places with those of the lower tier that are touched sooner"
                     .into()
             }
-            None => format!(
+            Doing::Resting => format!("nothing changes places for now: {}", self.why_it_rests()),
+            // Without the scale: it may change twenty times a second.
+            Doing::Looking => "looking for a time scale at which pages that wait are hotter than \
+                               those that would go"
+                .into(),
+            Doing::Exchanging => format!(
                 "pages touched within {} ms go up for pages idle for {} ms, {} MB/s at most",
                 self.touched_ms, self.idle_ms, self.rate_mbps
             ),
+        }
+    }
+
+    fn why_it_rests(&self) -> String {
+        match self.resting {
+            _ if self.huge_rest => "huge pages that went up were touched again no sooner than \
+                                    those that went down"
+                .into(),
+            Some(rest @ Rest::NotTouchedAgain) => {
+                format!("{} ({})", rest.sentence(), self.judged.phrase())
+            }
+            rest => rest.map_or("", Rest::sentence).into(),
         }
     }
 
@@ -225,6 +246,7 @@ mod tests {
                 huge_rest,
                 ..DemoterReport::default()
             };
+            assert_eq!(report.doing(), Doing::Resting);
             report.sentence()
         };
         assert!(said(true).contains("huge pages"), "{}", said(true));
